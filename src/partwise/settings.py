@@ -1,0 +1,182 @@
+"""A setting is one typed field of a frozen dataclass: the same name in Python, TOML and as a flag.
+
+`option` declares a field with its default and its help line; `build` makes the dataclass from plain
+data and refuses an unknown name or a value of the wrong type, naming the nearest right one.
+"""
+
+import dataclasses
+import difflib
+import functools
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from partwise.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def option(default: T, help: str) -> T:
+    """A dataclass field with `default` and a help line that names the unit."""
+    return dataclasses.field(default=default, metadata={"help": help})
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """One field as a user meets it.
+
+    Args:
+        name: the field's name (`d_model`); the flag writes it with dashes.
+        types: the plain types it may hold, e.g. `(int,)`.
+        choices: the only values it may hold, or empty for any.
+        optional: whether None is a value.
+        default: the value when nothing is said.
+        help: the help line in English.
+    """
+
+    name: str
+    types: tuple[type, ...]
+    choices: tuple[object, ...]
+    optional: bool
+    default: object
+    help: str
+
+
+def options(config: type[Any]) -> dict[str, Option]:
+    """The fields of a settings dataclass by name, in their order."""
+    return _options(typing.cast(typing.Hashable, config))
+
+
+@functools.cache
+def _options(config: type[Any]) -> dict[str, Option]:
+    hints = get_type_hints(config)
+    found = {}
+    for field in dataclasses.fields(config):
+        plain: list[type] = []
+        choices: list[object] = []
+        optional = False
+        hint = hints[field.name]
+        members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+        for member in members:
+            if member is type(None):
+                optional = True
+            elif get_origin(member) is Literal:
+                choices.extend(get_args(member))
+                plain.extend({type(value) for value in get_args(member)})
+            else:
+                plain.append(get_origin(member) or member)
+        found[field.name] = Option(
+            name=field.name,
+            types=tuple(plain),
+            choices=tuple(choices),
+            optional=optional,
+            default=None if field.default is dataclasses.MISSING else field.default,
+            help=field.metadata.get("help", ""),
+        )
+    return found
+
+
+def nearest(name: str, names: typing.Iterable[str]) -> str:
+    """The name that the user most likely meant, or every name when none is close."""
+    known = list(names)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return close[0] if close else ", ".join(known)
+
+
+def checked(config: type[Any], name: str, value: object) -> Any:
+    """`value` as field `name` of `config` holds it.
+
+    An int is taken where a float is asked for; nothing else is converted.
+
+    Raises:
+        ConfigError: the value has the wrong type or is not one of the choices.
+    """
+    field = options(config)[name]
+    if value is None and field.optional:
+        return None
+    if field.choices and value in field.choices and type(value) in field.types:
+        return value
+    if not field.choices or len(field.types) > len({type(c) for c in field.choices}):
+        if type(value) in field.types:
+            return value
+        if float in field.types and type(value) is int:
+            return float(value)
+        if tuple in field.types and isinstance(value, list):
+            return tuple(value)
+    if field.choices:
+        raise ConfigError(
+            "{name}={value!r} is not a choice; choose {choices}",
+            name=name,
+            value=value,
+            choices=", ".join(map(str, field.choices)),
+        )
+    kinds = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+    wanted = [kinds.get(kind, "a list") for kind in field.types] + ["none"] * field.optional
+    raise ConfigError(
+        "{name}={value!r} has the wrong type; give {wanted}",
+        name=name,
+        value=value,
+        wanted=" or ".join(wanted),
+    )
+
+
+def check(config: object) -> None:
+    """Hold every field of a settings object to its type; call it first in `__post_init__`."""
+    for name in options(type(config)):
+        value = getattr(config, name)
+        right = checked(type(config), name, value)
+        if right is not value:
+            object.__setattr__(config, name, right)
+
+
+def parse(config: type[Any], name: str, word: str) -> Any:
+    """The value that `word`, typed on a command line, means for field `name`.
+
+    Raises:
+        ConfigError: the word cannot be read as the field's type.
+    """
+    field = options(config)[name]
+    lowered = word.lower()
+    value: object = word
+    if field.optional and lowered == "none" and "none" not in field.choices:
+        value = None
+    elif bool in field.types and lowered in ("true", "on", "yes", "false", "off", "no"):
+        value = lowered in ("true", "on", "yes")
+    elif tuple in field.types:
+        value = tuple(part for part in word.split(",") if part)
+    elif str not in field.types or word not in field.choices:
+        for kind in (int, float):
+            if kind in field.types:
+                try:
+                    value = kind(word.replace("_", ""))
+                    break
+                except ValueError:
+                    continue
+    return checked(config, name, value)
+
+
+def build(config: type[T], values: Mapping[str, object], base: T | None = None) -> T:
+    """The settings object that plain data describes.
+
+    Args:
+        config: the frozen dataclass.
+        values: field name -> value, as TOML or JSON gives them.
+        base: the settings that `values` change; the defaults when None.
+
+    Raises:
+        ConfigError: an unknown name, a wrong type, or a combination the dataclass refuses.
+    """
+    known = options(config)
+    for name in values:
+        if name not in known:
+            raise ConfigError(
+                "there is no setting {name!r} in {config}; did you mean {nearest}?",
+                name=name,
+                config=config.__name__,
+                nearest=nearest(name, known),
+            )
+    converted = {name: checked(config, name, value) for name, value in values.items()}
+    if base is None:
+        return config(**converted)
+    return typing.cast(T, dataclasses.replace(typing.cast(Any, base), **converted))

@@ -1,0 +1,53 @@
+"""What text a model learns and how it is cut into tokens."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from partwise.errors import ConfigError
+from partwise.settings import check, option
+
+TokenizerKind = Literal["char", "byte", "bpe"]
+DecodingErrors = Literal["strict", "replace"]
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Text, tokenizer and split.
+
+    Raises:
+        ConfigError: a share outside (0, 1), or a size below 1.
+    """
+
+    tokenizer: TokenizerKind = option("char", "a token is a character, a byte or a BPE piece")
+    tokenizer_file: str | None = option(
+        None, "load this tokenizer.json instead of making one from the text"
+    )
+    bpe_vocab_size: int = option(4096, "pieces of a BPE learned on the text (tokens)")
+    bpe_sample: int = option(100_000_000, "BPE merges are learned on this much text (bytes)")
+    special_tokens: bool = option(
+        False, "read names such as <|endoftext|> in the text as special tokens"
+    )
+    errors: DecodingErrors = option(
+        "strict", "bytes that are not UTF-8: refuse them, or replace them with U+FFFD"
+    )
+    val_fraction: float = option(0.1, "share of the text's end kept for validation")
+    validation: str | None = option(None, "validate on this file, folder or glob instead")
+    shard_tokens: int = option(1_000_000_000, "longest token file (tokens); more go to a next one")
+    workers: int = option(0, "threads that draw batches ahead; changes no batch")
+
+    def __post_init__(self) -> None:
+        check(self)
+        if not 0 < self.val_fraction < 1:
+            raise ConfigError(
+                "val_fraction={value} is not a share; give more than 0 and less than 1",
+                value=self.val_fraction,
+            )
+        for name in ("bpe_vocab_size", "bpe_sample", "shard_tokens"):
+            if getattr(self, name) < 1:
+                raise ConfigError(
+                    "{name}={value} is too small; give 1 or more",
+                    name=name,
+                    value=getattr(self, name),
+                )
+        if self.workers < 0:
+            raise ConfigError("workers={value} is negative; give 0 or more", value=self.workers)

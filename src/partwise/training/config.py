@@ -1,0 +1,126 @@
+"""How a model is trained: optimizer, schedule, batch, precision, evaluation and when to stop."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from partwise.errors import ConfigError
+from partwise.settings import check, option
+
+Optimizer = Literal["adamw", "muon"]
+Schedule = Literal["cosine", "linear", "wsd", "constant"]
+Precision = Literal["auto", "float32", "bfloat16", "float16"]
+Compile = Literal["auto", "on", "off"]
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """The training of one run. Training ends at whichever limit is met first.
+
+    Raises:
+        ConfigError: a value outside its range, or a combination that makes no sense.
+    """
+
+    steps: int | None = option(None, "stop after this many steps; also the schedule's length")
+    epochs: float | None = option(None, "stop after reading the training text this many times")
+    tokens: int | None = option(None, "stop after this many tokens")
+    minutes: float | None = option(None, "stop after this much training time (minutes)")
+    target_loss: float | None = option(None, "stop when the validation loss is this low (nats)")
+    patience: int | None = option(
+        None, "stop after this many evaluations without a better validation loss"
+    )
+
+    batch_size: int = option(64, "sequences a step")
+    accumulation: int = option(1, "parts that a batch is computed in, to save memory")
+    seed: int = option(1, "seed of the weights, the batches and the dropout")
+
+    optimizer: Optimizer = option("adamw", "AdamW, or Muon for matrices with AdamW for the rest")
+    lr: float = option(1e-3, "peak learning rate of AdamW")
+    muon_lr: float = option(0.02, "peak learning rate of Muon")
+    embedding_lr: float | None = option(None, "peak rate of embedding tables; none: as lr")
+    head_lr: float | None = option(None, "peak rate of the output layer; none: as lr")
+    beta1: float = option(0.9, "AdamW's decay of the gradient's mean")
+    beta2: float = option(0.95, "AdamW's decay of the gradient's square")
+    eps: float = option(1e-8, "AdamW's divisor floor")
+    muon_momentum: float = option(0.95, "Muon's momentum")
+    weight_decay: float = option(0.1, "AdamW's weight decay")
+    muon_weight_decay: float = option(0.0, "Muon's weight decay")
+    decay_all: bool = option(False, "decay every parameter; false: matrices only")
+    grad_clip: float | None = option(1.0, "largest norm of the gradient; none: off")
+
+    schedule: Schedule = option(
+        "cosine", "cosine, linear to the floor, warmup-stable-decay, or constant"
+    )
+    warmup_steps: int = option(100, "steps over which the rate rises from 0")
+    min_lr_ratio: float = option(0.1, "the schedule's floor as a share of the peak rate")
+    decay_fraction: float = option(0.2, "wsd: share of the steps in which the rate falls")
+
+    label_smoothing: float = option(0.0, "share of the target spread over all tokens")
+    ema_decay: float | None = option(
+        None, "also keep a running mean of the weights with this decay; it is what is evaluated"
+    )
+
+    dtype: Precision = option("auto", "numbers that matrix products are computed in")
+    compile: Compile = option("auto", "compile the training step")
+    device: str = option("auto", "auto, cpu, cuda, cuda:N or mps")
+    threads: int | None = option(None, "CPU threads; none: as many as there are cores")
+
+    eval_every: int = option(250, "steps between evaluations")
+    eval_tokens: int | None = option(
+        None, "evaluate on a fixed sample of this many tokens; none: the whole validation split"
+    )
+    sample_chars: int = option(200, "characters of text sampled at each evaluation; 0: none")
+    log_every: int = option(10, "steps between log lines")
+    checkpoint_every: int | None = option(
+        None, "steps between checkpoints; none: at each evaluation"
+    )
+    keep_checkpoints: int = option(2, "newest checkpoints that are kept, besides the best")
+    tensorboard: bool = option(False, "write TensorBoard events into the run folder")
+    wandb: str | None = option(None, "send metrics to this Weights & Biases project")
+
+    def __post_init__(self) -> None:
+        check(self)
+        at_least_one = ["steps", "tokens", "patience", "batch_size", "accumulation", "threads"]
+        at_least_one += ["eval_every", "log_every", "checkpoint_every", "keep_checkpoints"]
+        at_least_one += ["eval_tokens"]
+        for name in at_least_one:
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(
+                    "{name}={value} is too small; give 1 or more", name=name, value=value
+                )
+        positive = ["epochs", "minutes", "target_loss", "lr", "muon_lr", "embedding_lr", "head_lr"]
+        positive += ["eps", "grad_clip"]
+        for name in positive:
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ConfigError(
+                    "{name}={value} must be a finite number above 0", name=name, value=value
+                )
+        for name in ("warmup_steps", "sample_chars", "seed"):
+            value = getattr(self, name)
+            if value < 0:
+                raise ConfigError(
+                    "{name}={value} is negative; give 0 or more", name=name, value=value
+                )
+        shares = ["beta1", "beta2", "muon_momentum", "label_smoothing", "ema_decay"]
+        for name in shares:
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise ConfigError(
+                    "{name}={value} is not a share; give 0 or more and less than 1",
+                    name=name,
+                    value=value,
+                )
+        for name in ("min_lr_ratio", "decay_fraction", "weight_decay", "muon_weight_decay"):
+            value = getattr(self, name)
+            if not 0 <= value <= 1:
+                raise ConfigError("{name}={value} must be from 0 to 1", name=name, value=value)
+        if self.batch_size % self.accumulation:
+            raise ConfigError(
+                "batch_size={batch_size} is not divisible by accumulation={accumulation}; "
+                "batch_size={choice} would do",
+                batch_size=self.batch_size,
+                accumulation=self.accumulation,
+                choice=self.accumulation * max(1, round(self.batch_size / self.accumulation)),
+            )
