@@ -27,8 +27,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@touch $@
 
 demo: setup
-	$(BIN)/partwise train shakespeare --name demo --fresh
-	$(BIN)/partwise sample runs/demo --chars 500
+	$(BIN)/partwise train shakespeare
 
 lint: setup
 	$(BIN)/ruff check
