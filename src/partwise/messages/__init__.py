@@ -70,3 +70,32 @@ def catalogue() -> dict[str, str]:
         if file.name.endswith(".toml"):
             pairs.update(tomllib.loads(file.read_text(encoding="utf-8")))
     return pairs
+
+
+class Notice:
+    """A line for the reader, said in English now and shown in the reader's language later.
+
+    Args:
+        template: the English text, with `{name}` where a value belongs.
+        **values: what those names stand for.
+    """
+
+    __slots__ = ("template", "values")
+
+    def __init__(self, template: str, /, **values: object) -> None:
+        self.template = template
+        self.values = values
+
+    def __str__(self) -> str:
+        return message(self.template, **self.values)
+
+    def __repr__(self) -> str:
+        return f"Notice({self.template!r}, **{self.values!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Notice):
+            return NotImplemented
+        return self.template == other.template and self.values == other.values
+
+    def __hash__(self) -> int:
+        return hash((self.template, tuple(self.values)))
