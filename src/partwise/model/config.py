@@ -54,6 +54,9 @@ class ModelConfig:
         "inner width of the feed-forward layer (features); none: 4 d_model, SwiGLU 8/3",
     )
     feedforward_bias: bool = option(True, "bias in the feed-forward matrices")
+    feedforward_output: bool = option(
+        True, "a second feed-forward matrix after the activation, back to the residual stream"
+    )
     parallel: bool = option(False, "attention and feed-forward side by side, as in PaLM")
 
     norm: Norm = option("layernorm", "the kind of normalisation")
@@ -117,6 +120,8 @@ class ModelConfig:
             return 0
         if self.d_ff is not None:
             return self.d_ff
+        if not self.feedforward_output:
+            return self.d_model
         if self.feedforward == "swiglu":
             # 8/3 d keeps SwiGLU's three matrices as large as two of width 4d (Shazeer, 2020).
             return 8 * math.ceil(self.d_model / 3)
@@ -217,6 +222,15 @@ class ModelConfig:
             raise ConfigError(
                 "parallel=true shares one norm before both sublayers; norm_placement=post has none "
                 "there, pre or none would do"
+            )
+        one_matrix = self.feedforward != "none" and not self.feedforward_output
+        if one_matrix and self.inner_width != self.d_model:
+            raise ConfigError(
+                "without feedforward_output the feed-forward layer must be as wide as the residual "
+                "stream, but d_ff={d_ff} is not d_model={d_model}; set feedforward_output=true or "
+                "d_ff=none",
+                d_ff=self.d_ff,
+                d_model=self.d_model,
             )
         if self.position == "sinusoidal" and self.d_model % 2:
             raise ConfigError(
