@@ -5,11 +5,12 @@ A message is written in English at the place that says it; its Chinese twin stan
 """
 
 import contextvars
+import dataclasses
 import functools
 import locale
 import os
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import resources
 from typing import Literal, cast
@@ -62,6 +63,29 @@ def message(template: str, /, **values: object) -> str:
     return translated.format(**values)
 
 
+@dataclasses.dataclass(frozen=True)
+class Notice:
+    """One line for the user that is not an error; `str` renders it in the reader's language.
+
+    Args:
+        template: the line in English, with `{name}` where a value belongs.
+        **values: what those names stand for.
+    """
+
+    template: str
+    values: Mapping[str, object]
+
+    def __init__(self, template: str, /, **values: object) -> None:
+        object.__setattr__(self, "template", template)
+        object.__setattr__(self, "values", values)
+
+    def __str__(self) -> str:
+        return message(self.template, **self.values)
+
+    def __hash__(self) -> int:
+        return hash((self.template, *sorted(self.values)))
+
+
 @functools.cache
 def catalogue() -> dict[str, str]:
     """English text -> Chinese text, from every file of `messages/zh`."""
@@ -70,32 +94,3 @@ def catalogue() -> dict[str, str]:
         if file.name.endswith(".toml"):
             pairs.update(tomllib.loads(file.read_text(encoding="utf-8")))
     return pairs
-
-
-class Notice:
-    """A line for the reader, said in English now and shown in the reader's language later.
-
-    Args:
-        template: the English text, with `{name}` where a value belongs.
-        **values: what those names stand for.
-    """
-
-    __slots__ = ("template", "values")
-
-    def __init__(self, template: str, /, **values: object) -> None:
-        self.template = template
-        self.values = values
-
-    def __str__(self) -> str:
-        return message(self.template, **self.values)
-
-    def __repr__(self) -> str:
-        return f"Notice({self.template!r}, **{self.values!r})"
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Notice):
-            return NotImplemented
-        return self.template == other.template and self.values == other.values
-
-    def __hash__(self) -> int:
-        return hash((self.template, tuple(self.values)))

@@ -1,0 +1,108 @@
+"""Folders that appear whole, what killed writers left, free space, and the cache's place."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from partwise.errors import StorageError
+from partwise.storage.atomic import PARTIAL, hidden_beside, replace, sync_file, sync_folder
+from partwise.storage.faults import reading, writing
+
+
+@contextmanager
+def write_folder(final: Path) -> Iterator[Path]:
+    """Fill a folder that appears at `final` when the `with` ends, whole or not at all.
+
+    A folder that stands there already is moved aside only when the new one is whole, and deleted
+    last. Inside the `with`, write into the folder that is yielded.
+
+    Raises:
+        StorageError: the disk is full, or the place may not be written to; `final` is as it was.
+    """
+    hidden = hidden_beside(final)
+    with writing(final):
+        try:
+            hidden.mkdir(parents=True)
+            yield hidden
+            inner = sorted(hidden.rglob("*"))
+            for file in inner:
+                if not file.is_dir():
+                    sync_file(file)
+            for folder in [path for path in inner if path.is_dir()] + [hidden]:
+                sync_folder(folder)
+            _move_in(hidden, final)
+        except StorageError as error:
+            # The reader knows the folder by its final name.
+            for name, value in error.values.items():
+                if isinstance(value, Path) and value.is_relative_to(hidden):
+                    error.values[name] = final / value.relative_to(hidden)
+            raise
+        finally:
+            shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _move_in(hidden: Path, final: Path) -> None:
+    aside = hidden_beside(final)
+    standing = final.exists()
+    if standing:
+        replace(final, aside)
+    try:
+        replace(hidden, final)
+    except OSError:
+        if standing:
+            replace(aside, final)
+        raise
+    sync_folder(final.parent)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def sweep(folder: Path) -> None:
+    """Delete what killed writers left half-written in `folder`; call it while holding its lock."""
+    for left in sorted(folder.glob(PARTIAL + "*")):
+        if left.is_dir():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            with writing(left):
+                left.unlink(missing_ok=True)
+
+
+def require_free(path: Path, bytes_needed: int) -> None:
+    """Check that the disk of `path`, which need not exist yet, has room.
+
+    Raises:
+        StorageError: it has not; the line names the need, what is free, and the folder.
+    """
+    folder = path.absolute()
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    with reading(folder):
+        free = shutil.disk_usage(folder).free
+    if free < bytes_needed:
+        raise StorageError(
+            "{path} needs {needed} MB and {folder} has {free} MB free; free some space or choose "
+            "another folder",
+            path=path,
+            needed=f"{bytes_needed / 1e6:,.1f}",
+            free=f"{free / 1e6:,.1f}",
+            folder=folder,
+        )
+
+
+def cache_folder() -> Path:
+    """Where prepared texts and measurements may be kept; anything in it can be made again.
+
+    `PARTWISE_CACHE`, else `partwise` in the system's folder for a user's caches.
+    """
+    named = os.environ.get("PARTWISE_CACHE")
+    if named:
+        return Path(named).expanduser()
+    if sys.platform == "win32":
+        local = os.environ.get("LOCALAPPDATA")
+        return (Path(local) if local else Path.home() / "AppData" / "Local") / "partwise"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "partwise"
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "partwise"
