@@ -126,17 +126,25 @@ def block(config: ModelConfig, w: Weights, x: Array) -> Array:
     pre, post = (config.norm_placement == placement for placement in ("pre", "post"))
     if config.parallel:
         y = norm(config, part(w, "norm1"), x) if pre else x
-        both = attention(config, part(w, "attention"), y)
-        both = both + feedforward(config, part(w, "feedforward"), y)
-        return x + both if config.residual else both
+        heard = attention(config, part(w, "attention"), y)
+        return rejoin(config, x, heard + feedforward(config, part(w, "feedforward"), y))
     for number, name, sublayer in ((1, "attention", attention), (2, "feedforward", feedforward)):
         if not (config.attention if number == 1 else config.feedforward != "none"):
             continue
         y = norm(config, part(w, f"norm{number}"), x) if pre else x
         y = sublayer(config, part(w, name), y)
-        x = x + y if config.residual else y
+        x = rejoin(config, x, y)
         x = norm(config, part(w, f"norm{number}"), x) if post else x
     return x
+
+
+def rejoin(config: ModelConfig, x: Array, y: Array) -> Array:
+    """x + y: a sublayer adds to the stream what it found, and the gradient has a way past it.
+
+    Source: He et al. 2016, "Deep Residual Learning for Image Recognition".
+    """
+    both: Array = x + y
+    return both if config.residual else y
 
 
 def norm(config: ModelConfig, w: Weights, x: Array) -> Array:
