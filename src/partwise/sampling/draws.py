@@ -1,0 +1,41 @@
+"""The chance in a sample: one uniform number a step, from the sample's own stream.
+
+Sample i of a seed sees the same numbers whatever the number of samples, the device, the batch or
+the cache, and torch's own generators are left alone.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+# Numbers drawn ahead, so that a step costs a view and not a draw.
+BLOCK = 512
+
+
+class Draws:
+    """Streams of uniform numbers in (0, 1], one for each sample.
+
+    Args:
+        seed: any whole number from 0.
+        count: number of samples B.
+        device: where the numbers are used.
+    """
+
+    def __init__(self, seed: int, count: int, device: torch.device) -> None:
+        self._streams = [
+            np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=(row,))))
+            for row in range(count)
+        ]
+        self._device = device
+        self._block = torch.empty(0, count)
+        self._used = 0
+
+    def next(self) -> Tensor:
+        """The next step's numbers, (B,) float32."""
+        if self._used == len(self._block):
+            drawn = np.stack([stream.random(BLOCK) for stream in self._streams], axis=1)
+            # 1 - u is never 0, also as a float32.
+            self._block = torch.from_numpy((1 - drawn).astype(np.float32)).to(self._device)
+            self._used = 0
+        self._used += 1
+        return self._block[self._used - 1]  # (B,)
