@@ -1,0 +1,3 @@
+"""What a person types: `partwise COMMAND …`."""
+
+from partwise.cli.program import main as main
