@@ -1,0 +1,76 @@
+"""A tokenizer cuts a text into numbered tokens and puts tokens back into text."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from partwise.errors import TextError
+from partwise.storage import refuse_pickle
+from partwise.storage.faults import reading
+from partwise.text.byte import ByteTokenizer
+from partwise.text.char import CharTokenizer
+from partwise.text.stream import StreamDecoder
+
+
+class Tokenizer(Protocol):
+    """What every tokenizer does.
+
+    Attributes:
+        name: how a message calls it, such as "char-65".
+        unit: what its tokens are, for a message: "characters", "bytes" or "tokens".
+        vocab_size: number of different tokens; ids are 0 .. vocab_size - 1.
+        fingerprint: SHA-256 of what decides its ids (64 hex digits).
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def unit(self) -> str: ...
+    @property
+    def vocab_size(self) -> int: ...
+    @property
+    def fingerprint(self) -> str: ...
+
+    def encode(
+        self, text: str, *, unknown: Literal["refuse", "skip"] = "refuse"
+    ) -> npt.NDArray[np.int64]: ...
+    def decode(self, ids: Iterable[int]) -> str: ...
+    def decode_bytes(self, ids: Iterable[int]) -> bytes: ...
+    def to_json(self) -> str: ...
+    def stream(self) -> StreamDecoder: ...
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    """The tokenizer that a JSON file describes.
+
+    Args:
+        path: what `to_json` wrote.
+
+    Raises:
+        TextError: the file is not a tokenizer.
+        StorageError: the file is missing or a pickle.
+    """
+    refuse_pickle(path)
+    with reading(path):
+        data = path.read_bytes()
+    try:
+        value = json.loads(data.decode("utf-8"))
+    except ValueError as error:
+        raise TextError("{path} is not JSON; give a tokenizer.json", path=path) from error
+    if isinstance(value, dict) and value.get("kind") == "partwise.tokenizer":
+        if value.get("version") != 1:
+            raise TextError(
+                "{path} has tokenizer version {version} and this Partwise reads 1; upgrade "
+                "Partwise",
+                path=path,
+                version=value.get("version"),
+            )
+        if value.get("type") == "byte":
+            return ByteTokenizer()
+        if value.get("type") == "char" and isinstance(value.get("characters"), str):
+            return CharTokenizer(value["characters"])
+    raise TextError("{path} does not describe a tokenizer; give a tokenizer.json", path=path)
