@@ -7,9 +7,11 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from partwise.model.config import ModelConfig as ModelConfig
+    from partwise.model.gpt import GPT as GPT
 
 # Where each public name lives. They load when first used, so that `partwise --help` needs no torch.
 _HOMES = {
+    "GPT": "partwise.model.gpt",
     "ModelConfig": "partwise.model.config",
 }
 

@@ -132,6 +132,14 @@ class ModelConfig:
         """Share of attention weights dropped in training."""
         return self.dropout if self.attention_dropout is None else self.attention_dropout
 
+    @property
+    def past_context(self) -> bool:
+        """Whether a text may be longer than context_length.
+
+        Attention must forget what lies too far back, and positions must go on without end.
+        """
+        return self.window is not None and self.position in ("rotary", "alibi", "none")
+
     def ngram_table_rows(self, n: int) -> int:
         """Rows of the table for n-grams of length `n`: exact while they are few, else hashed."""
         exact: int = self.vocab_size**n

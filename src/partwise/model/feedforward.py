@@ -1,0 +1,45 @@
+"""The feed-forward layer: each token, on its own, thinks about what attention brought it."""
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from partwise.model.config import FeedForwardKind
+
+
+class FeedForward(nn.Module):
+    """down(act(up(x))); SwiGLU is down(silu(gate(x)) * up(x)).
+
+    act is ReLU, GELU (x Phi(x), or its tanh approximation) or ReLU² (max(x, 0)^2).
+
+    Args:
+        d_model: features in and out.
+        inner_width: features between.
+        kind: "relu", "gelu", "gelu_tanh", "relu2" or "swiglu".
+        bias: whether the matrices have biases.
+
+    Source: Vaswani et al. (2017), section 3.3; Hendrycks and Gimpel (2016) (GELU); So et al.
+    (2021), section 4 (ReLU²); Shazeer (2020), equation 6 (SwiGLU).
+    """
+
+    def __init__(
+        self, d_model: int, inner_width: int, kind: FeedForwardKind = "gelu", bias: bool = True
+    ) -> None:
+        super().__init__()
+        self.kind = kind
+        self.up = nn.Linear(d_model, inner_width, bias=bias)
+        self.gate = nn.Linear(d_model, inner_width, bias=bias) if kind == "swiglu" else None
+        self.down = nn.Linear(inner_width, d_model, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, T, d_model) -> (B, T, d_model)."""
+        h: Tensor = self.up(x)  # (B, T, inner_width)
+        if self.gate is not None:
+            h = F.silu(self.gate(x)) * h
+        elif self.kind == "relu":
+            h = F.relu(h)
+        elif self.kind == "relu2":
+            h = F.relu(h).square()
+        else:
+            h = F.gelu(h, approximate="tanh" if self.kind == "gelu_tanh" else "none")
+        out: Tensor = self.down(h)
+        return out
