@@ -1,0 +1,106 @@
+"""One model to train, as data that crosses from one process to another."""
+
+import dataclasses
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Any, Self
+
+from partwise.ladder.rungs import Rung
+from partwise.ladder.variants import FAITHFUL, Variant
+from partwise.model.config import ModelConfig
+from partwise.settings import build
+from partwise.training.config import TrainConfig
+
+LONGEST_SLUG = 60
+
+# Above this many multiplications a step, one model keeps every core busy by itself.
+WIDE = 2e9
+
+
+@dataclass(frozen=True)
+class Job:
+    """One rung or variant with one seed.
+
+    Args:
+        rung, name: which rung.
+        variant: the variant's label; None for the rung itself.
+        seed: of weights, batches and dropout.
+        model, train: what is trained and how; `train.seed` is `seed`.
+        run: name of its run folder.
+    """
+
+    rung: int
+    name: str
+    variant: str | None
+    seed: int
+    model: ModelConfig
+    train: TrainConfig
+    run: str
+
+    @property
+    def work(self) -> float:
+        """About how many multiplications a step takes, forward and backward.
+
+        Six a parameter and token, where a block has 12 d² parameters (see `partwise size`).
+        """
+        width = self.model.d_model
+        block = 12 * width * width + 2 * self.model.context_length * width
+        parameters = self.model.n_layers * block + self.model.vocab_size * width
+        return 6.0 * parameters * self.model.context_length * self.train.batch_size
+
+    @property
+    def wide(self) -> bool:
+        """Whether it is trained alone, on every core, rather than one of several, on one core."""
+        return self.work > WIDE
+
+    def to_plain(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Self:
+        """What `to_plain` gave."""
+        model = build(ModelConfig, plain["model"])
+        train = build(TrainConfig, plain["train"])
+        return cls(**{**plain, "model": model, "train": train})
+
+
+def job(rung: Rung, variant: Variant, seed: int, **shared: Any) -> Job:
+    """The job of one rung, variant and seed.
+
+    Args:
+        rung, variant: what is trained.
+        seed: its seed.
+        **shared: TrainConfig fields that hold for the whole ladder, such as `steps`.
+
+    Raises:
+        ConfigError: together they make no sense.
+    """
+    model, train = variant.applied(rung)
+    named = {name: value for name, value in shared.items() if getattr(train, name) != value}
+    train = dataclasses.replace(train, **shared, seed=seed)
+    words = [f"rung-{rung.number}"]
+    if variant != FAITHFUL:
+        words.append(slug(variant.label))
+    # A shortened ladder is another experiment: its runs stand beside the whole ones.
+    if "steps" in named:
+        words.append(f"steps-{train.steps}")
+    words.append(f"seed-{seed}")
+    return Job(
+        rung=rung.number,
+        name=rung.name,
+        variant=None if variant == FAITHFUL else variant.label,
+        seed=seed,
+        model=model,
+        train=train,
+        run="-".join(words),
+    )
+
+
+def slug(label: str) -> str:
+    """A variant's label as part of a folder name: `without residual, lr=0.003` -> `without-…`."""
+    plain = re.sub(r"[^a-z0-9.]+", "-", label.lower()).strip("-.")
+    if len(plain) <= LONGEST_SLUG:
+        return plain
+    return plain[: LONGEST_SLUG - 9] + "-" + hashlib.sha256(label.encode("utf-8")).hexdigest()[:8]
