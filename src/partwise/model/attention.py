@@ -153,16 +153,13 @@ class Attention(nn.Module):
         batch, length, _ = x.shape
         heads = (self.n_heads, self.n_kv_heads, self.n_kv_heads)
         qkv: Tensor = self.qkv(x)
-        q, k, v = qkv.view(batch, length, sum(heads), self.head_size).split(heads, dim=2)
+        qkv = qkv.view(batch, length, sum(heads), self.head_size)
+        q, k, v = qkv.split_with_sizes(heads, dim=2)  # (B, T, heads, head_size)
         if self.query_norm is not None and self.key_norm is not None:
             q, k = self.query_norm(q), self.key_norm(k)
         if rotation is not None:
             q, k = rotate(q, *rotation), rotate(k, *rotation)
-        q, k, v = (
-            q.transpose(1, 2),
-            k.transpose(1, 2),
-            v.transpose(1, 2),
-        )  # (B, heads, T, head_size)
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)  # (B, heads, T, …)
         if past is not None:
             k, v = past.extend(layer, k, v)  # (B, n_kv_heads, S, head_size)
         causal = causal and mask is None

@@ -79,7 +79,11 @@ class Block(nn.Module):
         self.norm2 = norm(config.feedforward != "none" and not config.parallel)
         self.feedforward = (
             FeedForward(
-                config.d_model, config.inner_width, config.feedforward, config.feedforward_bias
+                config.d_model,
+                config.inner_width,
+                config.feedforward,
+                config.feedforward_bias,
+                config.feedforward_output,
             )
             if config.feedforward != "none"
             else None

@@ -16,19 +16,25 @@ class FeedForward(nn.Module):
         inner_width: features between.
         kind: "relu", "gelu", "gelu_tanh", "relu2" or "swiglu".
         bias: whether the matrices have biases.
+        output: whether there is a second matrix, `down`; without it inner_width is d_model.
 
     Source: Vaswani et al. (2017), section 3.3; Hendrycks and Gimpel (2016) (GELU); So et al.
     (2021), section 4 (ReLU²); Shazeer (2020), equation 6 (SwiGLU).
     """
 
     def __init__(
-        self, d_model: int, inner_width: int, kind: FeedForwardKind = "gelu", bias: bool = True
+        self,
+        d_model: int,
+        inner_width: int,
+        kind: FeedForwardKind = "gelu",
+        bias: bool = True,
+        output: bool = True,
     ) -> None:
         super().__init__()
         self.kind = kind
         self.up = nn.Linear(d_model, inner_width, bias=bias)
         self.gate = nn.Linear(d_model, inner_width, bias=bias) if kind == "swiglu" else None
-        self.down = nn.Linear(inner_width, d_model, bias=bias)
+        self.down = nn.Linear(inner_width, d_model, bias=bias) if output else None
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, d_model) -> (B, T, d_model)."""
@@ -41,5 +47,6 @@ class FeedForward(nn.Module):
             h = F.relu(h).square()
         else:
             h = F.gelu(h, approximate="tanh" if self.kind == "gelu_tanh" else "none")
-        out: Tensor = self.down(h)
-        return out
+        if self.down is not None:
+            h = self.down(h)
+        return h

@@ -11,32 +11,12 @@ from partwise.model.attention import Implementation
 from partwise.model.block import Block, Observe, Sight
 from partwise.model.cache import KVCache, Step
 from partwise.model.config import ModelConfig
-from partwise.model.initialisation import initialise, zero_table
+from partwise.model.head import TiedHead, soft_cap
+from partwise.model.initialisation import initialise
+from partwise.model.mask import attention_mask
+from partwise.model.ngram import NgramTable
 from partwise.model.norm import make_norm
 from partwise.model.position import Alibi, Rotary, Sinusoidal
-
-
-class TiedHead(nn.Module):
-    """logits = x E^T + bias, with E the token embedding itself.
-
-    The embedding is borrowed: it is saved, counted and moved once, where it belongs.
-
-    Source: Press and Wolf (2017).
-    """
-
-    def __init__(self, embedding: nn.Embedding, bias: bool = False) -> None:
-        super().__init__()
-        # In a tuple, nn.Module does not take it for a part of this one.
-        self._borrowed = (embedding,)
-        self.bias = nn.Parameter(torch.zeros(embedding.num_embeddings)) if bias else None
-
-    @property
-    def weight(self) -> Tensor:
-        """The token embedding's weight (vocab_size, d_model)."""
-        return self._borrowed[0].weight
-
-    def forward(self, x: Tensor) -> Tensor:  # (..., d_model) -> (..., vocab_size)
-        return F.linear(x, self.weight, self.bias)
 
 
 class GPT(nn.Module):
@@ -80,7 +60,8 @@ class GPT(nn.Module):
         self.alibi = Alibi(config.n_heads) if heads and config.position == "alibi" else None
         self.ngram_tables = (
             nn.ModuleList(
-                zero_table(config.ngram_table_rows(n), width) for n in range(2, config.ngram + 1)
+                NgramTable(n, config.vocab_size, config.ngram_table_rows(n), width)
+                for n in range(2, config.ngram + 1)
             )
             if config.ngram > 1
             else None
@@ -165,9 +146,8 @@ class GPT(nn.Module):
             (..., vocab_size).
         """
         scores: Tensor = self.head(x)
-        cap = self.config.logit_soft_cap
-        if cap is not None:
-            scores = cap * torch.tanh(scores / cap)
+        if self.config.logit_soft_cap is not None:
+            scores = soft_cap(scores, self.config.logit_soft_cap)
         if observe is not None:
             observe("logits", scores)
         return scores
@@ -217,11 +197,7 @@ class GPT(nn.Module):
             before = ids.new_full((ids.shape[0], config.ngram - 1), -1)
             tokens = torch.cat((before if cache is None else cache.recent, ids), dim=1)
             for n, table in enumerate(self.ngram_tables, start=2):
-                rows = config.ngram_table_rows(n)
-                index, whole = ngram_index(
-                    tokens[:, config.ngram - n :], n, config.vocab_size, rows
-                )
-                x = x + table(index).masked_fill(~whole[..., None], 0.0)
+                x = x + table(tokens[:, config.ngram - n :])
         if config.embedding_dropout:
             x = F.dropout(x, config.embedding_dropout, self.training)
         return x
@@ -249,54 +225,11 @@ class GPT(nn.Module):
         config = self.config
         if not config.attention:
             return Sight(None, False, None, step)
-        length = positions.shape[0]
+        mask, causal = attention_mask(
+            positions, step, causal=config.causal, window=config.window, alibi=self.alibi
+        )
         rotation = None
         if self.rotary is not None:
-            within = not config.past_context or (step is None and length <= config.context_length)
-            rotation = self.rotary(positions, within)
-        if self.alibi is None and step is None:
-            if not config.causal or config.window is None or length <= config.window:
-                return Sight(None, config.causal, rotation, None)
-        elif self.alibi is None and step is not None and step.start is not None:
-            everything = config.window is None or step.start + length <= config.window
-            if step.start == 0 and everything:
-                return Sight(None, True, rotation, step)
-            if length == 1 and (everything or config.past_context):
-                return Sight(None, False, rotation, step)
-        keys = positions if step is None else step.seen
-        distance = positions[:, None] - keys  # (T, S)
-        if not config.causal:
-            assert self.alibi is not None
-            return Sight(self.alibi(distance)[None], False, rotation, step)
-        visible = (distance >= 0) & (keys >= 0)
-        if config.window is not None:
-            visible = visible & (distance < config.window)
-        if self.alibi is None:
-            return Sight(visible[None, None], False, rotation, step)
-        bias = self.alibi(distance).masked_fill(~visible, -math.inf)
-        return Sight(bias[None], False, rotation, step)
-
-
-def ngram_index(tokens: Tensor, n: int, vocab_size: int, rows: int) -> tuple[Tensor, Tensor]:
-    """Row of each n-gram in its table: ids[t-n+1] V^(n-1) + … + ids[t], or a hash of it.
-
-    Where V^n is more than `rows`, the row is the last h of: h = 0; then for each of the n tokens,
-    oldest first, h = (h * 1000003 + token + 1) mod rows.
-
-    Args:
-        tokens: (B, n - 1 + T), the first n - 1 of them before the text; -1 where there is none.
-        n: tokens in an n-gram.
-        vocab_size: V.
-        rows: of the table.
-
-    Returns:
-        The rows (B, T), and whether all n tokens are there (B, T).
-    """
-    length = tokens.shape[1] - n + 1
-    known = tokens.clamp(min=0)
-    exact = vocab_size**n <= rows
-    index = torch.zeros_like(known[:, :length])
-    for i in range(n):
-        token = known[:, i : i + length]
-        index = index * vocab_size + token if exact else (index * 1_000_003 + token + 1) % rows
-    return index, tokens[:, :length] >= 0
+            short = step is None and positions.shape[0] <= config.context_length
+            rotation = self.rotary(positions, within=short or not config.past_context)
+        return Sight(mask, causal, rotation, step)

@@ -1,12 +1,11 @@
 """How weights start: with signals of a sensible size, and the same for the same seed."""
 
 import math
-from collections.abc import Callable
 
-import torch
 from torch import nn
 
 from partwise.model.config import Initialisation
+from partwise.model.ngram import NgramTable
 
 
 def initialise(
@@ -58,14 +57,8 @@ def initialise(
                 nn.init.normal_(module.weight, std=spread)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-        elif isinstance(module, nn.Embedding) and not name.startswith("ngram_tables."):
+        elif isinstance(module, nn.Embedding) and not isinstance(module, NgramTable):
             spread = std
             if scheme in ("fan_in", "zero_projection"):
                 spread = 1 / math.sqrt(module.embedding_dim) if tied else 1.0
             nn.init.normal_(module.weight, std=spread)
-
-
-def zero_table(rows: int, width: int) -> nn.Embedding:
-    """An embedding that starts at zero and draws no random numbers."""
-    make: Callable[..., nn.Embedding] = nn.Embedding.from_pretrained
-    return make(torch.zeros(rows, width), freeze=False)
