@@ -1,0 +1,113 @@
+"""How fast this CPU really multiplies and copies, measured once and remembered."""
+
+import hashlib
+import json
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from partwise.errors import StorageError
+from partwise.machine.facts import cpu_model, version_of
+from partwise.storage import cache_folder, read_json, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
+_ROWS, _INNER, _COLUMNS = 2048, 512, 1024
+_COPIED = 64 * 2**20
+_SECONDS = 0.4
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What this CPU was measured to do; the best of several runs, as noise only slows.
+
+    Args:
+        float32_flops: floating-point operations a second in a float32 matrix product.
+        bfloat16_flops: the same in bfloat16.
+        memory_bandwidth: bytes read and written a second in a large copy.
+        threads: CPU threads that it was measured with.
+    """
+
+    float32_flops: float
+    bfloat16_flops: float
+    memory_bandwidth: float
+    threads: int
+
+    @property
+    def bfloat16_ratio(self) -> float:
+        """How many times faster bfloat16 is than float32; below 1 it is slower."""
+        return self.bfloat16_flops / self.float32_flops
+
+
+def measured(*, fresh: bool = False) -> Measured:
+    """This CPU's speed with as many threads as torch uses now.
+
+    It takes about two seconds once; then the cache answers, until the processor, torch or the
+    number of threads is another.
+
+    Args:
+        fresh: measure again even when the cache has an answer.
+    """
+    import torch
+
+    threads = torch.get_num_threads()
+    path = memory_of("speed", cpu_model(), str(version_of("torch")), str(threads))
+    if not fresh:
+        with suppress(StorageError, TypeError):
+            return Measured(**read_json(path, kind="speed", newest=1)[1])
+    found = Measured(
+        float32_flops=_product(torch.float32),
+        bfloat16_flops=_product(torch.bfloat16),
+        memory_bandwidth=_copy(),
+        threads=threads,
+    )
+    # A cache that cannot be written costs two seconds next time, and nothing else.
+    with suppress(StorageError):
+        write_json(path, asdict(found), kind="speed", version=1)
+    return found
+
+
+def memory_of(kind: str, *key: str) -> Path:
+    """The cache's file for what depends on `key` alone."""
+    digest = hashlib.sha256(json.dumps(key).encode("ascii")).hexdigest()[:16]
+    return cache_folder() / "machine" / f"{kind}-{digest}.json"
+
+
+def _product(dtype: "torch.dtype") -> float:
+    """FLOP/s of a linear layer of a small model: 2 rows inner columns a product."""
+    import torch
+
+    generator = torch.Generator().manual_seed(1)
+    inputs = torch.randn(_ROWS, _INNER, generator=generator).to(dtype)
+    weights = torch.randn(_COLUMNS, _INNER, generator=generator).to(dtype)
+    with torch.inference_mode():
+        seconds = _best(lambda: torch.nn.functional.linear(inputs, weights))
+    return 2 * _ROWS * _INNER * _COLUMNS / seconds
+
+
+def _copy() -> float:
+    """Bytes a second of a copy that no cache holds: each byte is read once and written once."""
+    import torch
+
+    source = torch.ones(_COPIED, dtype=torch.uint8)
+    target = torch.empty_like(source)
+    return 2 * _COPIED / _best(lambda: target.copy_(source))
+
+
+def _best(work: "Callable[[], object]") -> float:
+    """The shortest of at least three runs, after one to warm up (seconds)."""
+    work()
+    shortest = float("inf")
+    runs = 0
+    end = time.perf_counter() + _SECONDS
+    while runs < 3 or time.perf_counter() < end:
+        start = time.perf_counter()
+        work()
+        shortest = min(shortest, time.perf_counter() - start)
+        runs += 1
+    return shortest
