@@ -1,0 +1,100 @@
+"""The loss of one batch: cross-entropy of the next token, eager or compiled, in any precision."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from partwise.messages import Notice
+from partwise.training.data import Batch
+from partwise.training.precision import Precision
+
+
+class Objective:
+    """`-log softmax(logits)[target]`, mean over a batch's tokens (nats a token).
+
+    Args:
+        model: ids (B, T) -> logits (B, T, vocab_size).
+        precision: what matrix products are computed in; None: float32 where the weights are.
+    """
+
+    def __init__(self, model: nn.Module, precision: Precision | None = None) -> None:
+        self.model = model
+        self.device = next(model.parameters()).device
+        self.precision = precision or Precision(self.device, torch.float32)
+        self._compiled = self._loss
+        self._compiled_shape: torch.Size | None = None
+
+    def __call__(self, inputs: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        """The mean loss of a batch.
+
+        Args:
+            inputs: token ids (B, T).
+            targets: the ids that follow them (B, T).
+            smoothing: share of each target spread over all tokens.
+        """
+        # Another shape, such as a split's last short window, would be compiled anew for one use.
+        if inputs.shape == self._compiled_shape:
+            return self._compiled(inputs, targets, smoothing)
+        return self._loss(inputs, targets, smoothing)
+
+    def _loss(self, inputs: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+        with self.precision.autocast():
+            logits: Tensor = self.model(inputs)  # (B, T, vocab_size)
+        return F.cross_entropy(
+            logits.float().flatten(0, 1), targets.flatten(), label_smoothing=smoothing
+        )
+
+    @property
+    def compiled(self) -> bool:
+        """Whether batches of the usual shape run compiled."""
+        return self._compiled_shape is not None
+
+    def compile(self, inputs: Tensor, targets: Tensor, smoothing: float) -> Notice | None:
+        """Compile for batches of this shape, trying both directions once on the given batch.
+
+        Weights, running statistics, gradients and mode are afterwards as they were; compiled and
+        eager code share them.
+
+        Returns:
+            None, or why the objective stays eager.
+        """
+        model = self.model
+        buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+        was_training = model.training
+        self._compiled = torch.compile(self._loss, dynamic=False)
+        try:
+            model.train()
+            torch.autograd.backward(self._compiled(inputs, targets, smoothing))
+            model.eval()
+            with torch.no_grad():
+                self._compiled(inputs, targets, 0.0)
+        # What a missing or broken compiler raises is not documented and differs by platform.
+        except Exception as error:
+            self._compiled = self._loss
+            return Notice(
+                "not compiled: the compiler failed ({reason}); training goes on without it",
+                reason=_first_line(error),
+            )
+        finally:
+            model.train(was_training)
+            for buffer, before in buffers:
+                buffer.copy_(before)
+            for parameter in model.parameters():
+                parameter.grad = None
+        self._compiled_shape = inputs.shape
+        return None
+
+
+def upload(batch: Batch, device: torch.device) -> tuple[Tensor, Tensor]:
+    """A batch as tensors on `device`; on a GPU without making the host wait."""
+    inputs, targets = torch.from_numpy(batch[0]), torch.from_numpy(batch[1])
+    if device.type == "cpu":
+        return inputs, targets
+    if device.type == "cuda":
+        inputs, targets = inputs.pin_memory(), targets.pin_memory()
+    return inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True)
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,88 @@
+"""How long a run is: limits that are known as steps, and steps that fit into the minutes."""
+
+from partwise.errors import ConfigError
+from partwise.training.config import TrainConfig
+from partwise.training.data import Data
+from partwise.training.events import Reason
+
+
+def check_ends(config: TrainConfig) -> None:
+    """Refuse a training that never ends, or whose schedule does not know how long it is.
+
+    Raises:
+        ConfigError: no limit is set, or only such as cannot be foreseen.
+    """
+    known = (config.steps, config.epochs, config.tokens, config.minutes)
+    if all(limit is None for limit in known):
+        if config.target_loss is None and config.patience is None:
+            raise ConfigError(
+                "nothing ends this training; give steps, epochs, tokens, minutes, target_loss or "
+                "patience"
+            )
+        if config.schedule != "constant":
+            raise ConfigError(
+                "schedule={schedule} needs to know how long the training is; also give steps, "
+                "epochs, tokens or minutes, or set schedule=constant",
+                schedule=config.schedule,
+            )
+
+
+def foreseen(config: TrainConfig, data: Data) -> tuple[int, Reason] | None:
+    """The first of the limits that can be counted in steps, and its name.
+
+    Returns:
+        Steps and the limit they come from, or None when only minutes or a loss end the run.
+    """
+    tokens_per_step = data.train.batch_size * data.train.context_length
+    limits: list[tuple[int, Reason]] = []
+    if config.steps is not None:
+        limits.append((config.steps, "steps"))
+    if config.epochs is not None:
+        # Rounded up, and at least one step: asked-for epochs are read in full.
+        limits.append((_ceil(config.epochs * data.train_tokens, tokens_per_step), "epochs"))
+    if config.tokens is not None:
+        limits.append((_ceil(config.tokens, tokens_per_step), "tokens"))
+    return min(limits, key=lambda limit: limit[0]) if limits else None
+
+
+def _ceil(tokens: float, tokens_per_step: int) -> int:
+    return max(1, int(-(-tokens // tokens_per_step)))
+
+
+class Pace:
+    """What a step and an evaluation take on this machine, measured as the run goes.
+
+    The first steps of a process are slower (memory is laid out, caches are cold) and do not count.
+    """
+
+    _UNCOUNTED = 2
+
+    def __init__(self) -> None:
+        self._steps = -self._UNCOUNTED
+        self._seconds = 0.0
+        self.evaluation = 0.0
+
+    def stepped(self, seconds: float) -> None:
+        """A step took this long, with all that was done between it and the next one."""
+        self._steps += 1
+        if self._steps > 0:
+            self._seconds += seconds
+
+    def ready(self, elapsed: float, budget: float) -> bool:
+        """Whether enough was measured: 2 % of the time for steps, or what a tenth of it allows."""
+        return self._steps >= 2 and (self._seconds >= 0.02 * budget or elapsed >= 0.1 * budget)
+
+    def total(self, step: int, elapsed: float, budget: float, eval_every: int) -> int:
+        """Steps of a run that ends `budget` seconds after it began, and measures anew from here.
+
+        Args:
+            step: steps done.
+            elapsed: training time so far (seconds).
+            budget: the training time to fill (seconds).
+            eval_every: steps between evaluations.
+        """
+        # The last evaluation comes after the last step.
+        left = budget - elapsed - self.evaluation
+        each = self._seconds / self._steps + self.evaluation / eval_every
+        self._steps, self._seconds = 0, 0.0
+        return step + max(1, int(left / each))

@@ -1,0 +1,65 @@
+"""How far a run has come: all of its state that is neither weights nor optimizer memory."""
+
+from dataclasses import dataclass
+
+from partwise.training.config import TrainConfig
+from partwise.training.events import Reason
+
+
+@dataclass
+class Progress:
+    """The counters of a run; a checkpoint keeps them, and every number survives JSON exactly.
+
+    Args:
+        step: steps done.
+        tokens: tokens trained on.
+        seconds: training time, counted across resumes.
+        val_loss: the last validation loss (nats a token).
+        best_val_loss: the lowest one.
+        best_step: the step that it was measured at.
+        stale: evaluations since then.
+        evaluated_at: the step of the last evaluation.
+        planned_total: steps that were planned to fill the asked-for minutes.
+        loss_sum: sum of the training losses since the last logged step.
+        loss_count: their number.
+    """
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    val_loss: float | None = None
+    best_val_loss: float | None = None
+    best_step: int | None = None
+    stale: int = 0
+    evaluated_at: int = 0
+    planned_total: int | None = None
+    loss_sum: float = 0.0
+    loss_count: int = 0
+
+    @property
+    def mean(self) -> float:
+        """Mean training loss since the last logged step (nats a token); NaN before the next one."""
+        return self.loss_sum / self.loss_count if self.loss_count else float("nan")
+
+    def judge(self, val_loss: float) -> bool:
+        """Take in a validation loss; True when it is the best so far."""
+        self.val_loss = val_loss
+        self.evaluated_at = self.step
+        if self.best_val_loss is not None and val_loss >= self.best_val_loss:
+            self.stale += 1
+            return False
+        self.best_val_loss, self.best_step, self.stale = val_loss, self.step, 0
+        return True
+
+    def ended(self, config: TrainConfig, limit: tuple[int, Reason] | None) -> Reason | None:
+        """The limit that is met now, apart from the minutes on the clock."""
+        if limit is not None and self.step >= limit[0]:
+            return limit[1]
+        if self.planned_total is not None and self.step >= self.planned_total:
+            return "minutes"
+        target = config.target_loss
+        if target is not None and self.val_loss is not None and self.val_loss <= target:
+            return "target_loss"
+        if config.patience is not None and self.stale >= config.patience:
+            return "patience"
+        return None
