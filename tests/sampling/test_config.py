@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import pytest
+
 from partwise.errors import ConfigError
 from partwise.sampling.config import DEFAULT_CHARS, SampleConfig
 from partwise.settings import build, options
