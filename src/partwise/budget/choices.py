@@ -1,0 +1,196 @@
+"""What is chosen for the user, each choice with its reason; pure functions of what is known.
+
+Whatever was said stays as it was said.
+"""
+
+import math
+from collections.abc import Set
+from dataclasses import dataclass, replace
+
+from partwise.budget.recipes import RECIPES, Recipe, recipe
+from partwise.errors import ConfigError
+from partwise.messages import Notice
+from partwise.model.config import ModelConfig
+from partwise.model.parameters import count_parameters
+from partwise.model.presets import preset
+from partwise.training.config import TrainConfig
+
+DEFAULT = "small"
+
+# A run of this many steps shows what a model can do, when nothing says how long it may take.
+STEPS = 2000
+
+# A step reads about this many tokens: small models gain from many steps rather than long ones.
+TOKENS_A_STEP = 4096
+
+# Limits that say how long a run is; the others say when it may end earlier.
+LENGTHS = ("epochs", "tokens", "minutes")
+
+EVALUATIONS = 8
+
+# An evaluation costs a third of training on the same tokens, so this share of what was trained on
+# since the last one keeps it below a tenth of the time.
+EVALUATED_SHARE = 0.3
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Settings and the lines that explain them."""
+
+    model: ModelConfig
+    train: TrainConfig
+    notices: tuple[Notice, ...]
+
+
+def start(preset_name: str | None, recipe_name: str | None) -> Recipe:
+    """The model and training that everything said is laid over.
+
+    Raises:
+        ConfigError: an unknown name, or both given.
+    """
+    if preset_name is not None and recipe_name is not None:
+        raise ConfigError(
+            "--preset={preset} and --recipe={recipe} both choose the model; give one of them",
+            preset=preset_name,
+            recipe=recipe_name,
+        )
+    if recipe_name is not None:
+        return recipe(recipe_name)
+    if preset_name is None or preset_name in RECIPES:
+        return recipe(preset_name or DEFAULT)
+    model = preset(preset_name)
+    batch_size = max(1, TOKENS_A_STEP // model.context_length)
+    return Recipe(model, TrainConfig(steps=STEPS, batch_size=batch_size, lr=rate_for(model)))
+
+
+def rate_for(model: ModelConfig) -> float:
+    """`0.003239 - 0.0001395 ln(N)` for N parameters, to two digits: the peak rate of AdamW.
+
+    Source: Kaplan et al., 2020, "Scaling Laws for Neural Language Models", appendix D.6.
+    """
+    rate = 0.003239 - 0.0001395 * math.log(count_parameters(model))
+    return float(f"{max(rate, 1e-4):.1e}")
+
+
+def fit_to_text(
+    model: ModelConfig, said: Set[str], train_tokens: int, validation_tokens: int
+) -> tuple[ModelConfig, list[Notice]]:
+    """The model with a context that both parts of the text can fill.
+
+    Args:
+        model: the model.
+        said: its fields that the user named; a context that was named is left for the text's own
+            check to refuse.
+        train_tokens, validation_tokens: tokens in each part.
+    """
+    longest = min(train_tokens, validation_tokens) - 1
+    if "context_length" in said or longest < 1 or model.context_length <= longest:
+        return model, []
+    context = 1 << (longest.bit_length() - 1)
+    fitting = replace(model, context_length=context)
+    notice = Notice(
+        "context of {context} tokens instead of {before}: the text's shorter part has "
+        "{tokens} tokens",
+        context=context,
+        before=model.context_length,
+        tokens=longest + 1,
+    )
+    return fitting, [notice]
+
+
+def fit_training(
+    train: TrainConfig, said: Set[str], context: int, validation_tokens: int
+) -> tuple[TrainConfig, list[Notice]]:
+    """The training with a length, and with evaluations that do not cost more than they tell.
+
+    Args:
+        train: the training, with everything said laid over it.
+        said: its fields that the user named.
+        context: tokens a sequence.
+        validation_tokens: tokens in the validation split.
+    """
+    notices = []
+    if "steps" not in said and any(name in said for name in LENGTHS):
+        # A recipe's steps would cut short what was asked for.
+        train = replace(train, steps=None)
+    steps = train.steps
+    if steps is not None:
+        if "warmup_steps" not in said:
+            train = replace(train, warmup_steps=min(train.warmup_steps, steps // 10))
+        if "eval_every" not in said:
+            often = max(1, min(train.eval_every, math.ceil(steps / EVALUATIONS)))
+            train = replace(train, eval_every=often)
+    between = train.eval_every * train.batch_size * context
+    affordable = max(8 * context + 1, int(EVALUATED_SHARE * between))
+    if "eval_tokens" not in said and validation_tokens > affordable:
+        sample = 1 << (affordable.bit_length() - 1)
+        train = replace(train, eval_tokens=sample)
+        notices.append(
+            Notice(
+                "validation loss on a fixed sample of {sample:,} of {all:,} tokens, so that it "
+                "takes little of the time (--train.eval-tokens)",
+                sample=sample,
+                all=validation_tokens,
+            )
+        )
+    if not said & {"steps", "target_loss", "patience", *LENGTHS} and steps is not None:
+        notices.append(
+            Notice(
+                "{steps:,} steps, since nothing says how long (--steps, --minutes)", steps=steps
+            )
+        )
+    return train, notices
+
+
+def choose(
+    begin: Recipe,
+    model: ModelConfig,
+    train: TrainConfig,
+    *,
+    name: str,
+    said_of_model: Set[str],
+    said_of_training: Set[str],
+    train_tokens: int,
+    validation_tokens: int,
+    vocab_size: int,
+) -> Chosen:
+    """All that the user left open.
+
+    Args:
+        begin: what `start` gave.
+        model, train: the same with everything said laid over it.
+        name: the preset's or recipe's name.
+        said_of_model, said_of_training: fields that the user named.
+        train_tokens, validation_tokens: tokens in each part of the text.
+        vocab_size: different tokens of the text.
+    """
+    if "vocab_size" not in said_of_model:
+        model = replace(model, vocab_size=vocab_size)
+    model, about_context = fit_to_text(model, said_of_model, train_tokens, validation_tokens)
+    resized = {"n_layers", "d_model", "d_ff"} & said_of_model
+    if resized and "lr" not in said_of_training:
+        train = replace(train, lr=rate_for(model))
+    train, about_training = fit_training(
+        train, said_of_training, model.context_length, validation_tokens
+    )
+    notices = [
+        Notice(
+            "model {name}: {parameters:,} parameters, {layers} layers of width {width}, context of "
+            "{context} tokens",
+            name=name,
+            parameters=count_parameters(model),
+            layers=model.n_layers,
+            width=model.d_model,
+            context=model.context_length,
+        )
+    ]
+    if name == DEFAULT and model == replace(
+        begin.model, vocab_size=model.vocab_size, context_length=model.context_length
+    ):
+        notices[0] = Notice(
+            "model {name}: {parameters:,} parameters, which two CPU cores train in minutes "
+            "(--preset, --model.*)",
+            name=name,
+            parameters=count_parameters(model),
+        )
+    return Chosen(model, train, (*notices, *about_context, *about_training))

@@ -1,0 +1,105 @@
+"""Recipes: a model together with its training, each one value of both dataclasses."""
+
+from dataclasses import dataclass, replace
+
+from partwise.errors import ConfigError
+from partwise.model.config import ModelConfig
+from partwise.model.presets import preset
+from partwise.settings import nearest
+from partwise.training.config import TrainConfig
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A model and how it is trained.
+
+    Args:
+        model: the model; its vocabulary follows the text.
+        train: the training.
+    """
+
+    model: ModelConfig
+    train: TrainConfig
+
+
+def recipe(name: str) -> Recipe:
+    """The recipe of that name.
+
+    Raises:
+        ConfigError: there is no such recipe; the message names the nearest.
+    """
+    if name not in RECIPES:
+        raise ConfigError(
+            "there is no recipe {name!r}; did you mean {nearest}?",
+            name=name,
+            nearest=nearest(name, RECIPES),
+        )
+    return RECIPES[name]
+
+
+def _small() -> Recipe:
+    """What `partwise train TEXT` does when nothing is said: readable text within two minutes."""
+    train = TrainConfig(
+        steps=2000, batch_size=32, lr=3e-3, beta2=0.99, warmup_steps=100, min_lr_ratio=0.1
+    )
+    return Recipe(preset("small"), train)
+
+
+def _nanogpt() -> Recipe:
+    """The configuration that most figures on tiny Shakespeare are compared with.
+
+    Source: Karpathy 2022, nanoGPT, config/train_shakespeare_char.py, over the defaults of train.py
+    and model.py: no biases, exact GELU, dropout also on the embeddings.
+    """
+    model = ModelConfig(
+        context_length=256,
+        n_layers=6,
+        d_model=384,
+        n_heads=6,
+        qkv_bias=False,
+        projection_bias=False,
+        feedforward="gelu",
+        feedforward_bias=False,
+        norm="layernorm",
+        norm_bias=False,
+        position="learned",
+        dropout=0.2,
+        embedding_dropout=0.2,
+        tie_embeddings=True,
+        initialisation="gpt2",
+    )
+    train = TrainConfig(
+        steps=5000,
+        batch_size=64,
+        optimizer="adamw",
+        lr=1e-3,
+        beta1=0.9,
+        beta2=0.99,
+        weight_decay=0.1,
+        grad_clip=1.0,
+        schedule="cosine",
+        warmup_steps=100,
+        min_lr_ratio=0.1,
+    )
+    return Recipe(model, train)
+
+
+def _nanogpt_cpu() -> Recipe:
+    """The same, cut down for a laptop.
+
+    Source: Karpathy 2022, nanoGPT, readme, "I only have a macbook" (or other cheap computer).
+    """
+    full = _nanogpt()
+    model = replace(
+        full.model,
+        context_length=64,
+        n_layers=4,
+        d_model=128,
+        n_heads=4,
+        dropout=0.0,
+        embedding_dropout=0.0,
+    )
+    return Recipe(model, replace(full.train, steps=2000, batch_size=12))
+
+
+RECIPES = {"small": _small(), "nanogpt": _nanogpt(), "nanogpt-cpu": _nanogpt_cpu()}
