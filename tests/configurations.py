@@ -53,7 +53,7 @@ LEVELS: dict[str, tuple[Any, ...]] = {
     "embedding_dropout": (0.0, 0.1),
     "tie_embeddings": (True, False),
     "head_bias": (False, True),
-    "logit_soft_cap": (None, 2.0),
+    "logit_soft_cap": (None, 20.0),
     "scale_embeddings": (False, True),
     "ngram": (1, 2, 3),
     "ngram_rows": (None, 13),
