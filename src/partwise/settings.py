@@ -161,7 +161,7 @@ def build(config: type[T], values: Mapping[str, object], base: T | None = None) 
 
     Args:
         config: the frozen dataclass.
-        values: field name -> value, as TOML or JSON gives them.
+        values: field name -> value, as TOML or JSON gives them; TOML has no null and writes "none".
         base: the settings that `values` change; the defaults when None.
 
     Raises:
@@ -176,7 +176,26 @@ def build(config: type[T], values: Mapping[str, object], base: T | None = None) 
                 config=config.__name__,
                 nearest=nearest(name, known),
             )
-    converted = {name: checked(config, name, value) for name, value in values.items()}
+    converted = {
+        name: checked(config, name, _unwritten(known[name], value))
+        for name, value in values.items()
+    }
     if base is None:
         return config(**converted)
     return typing.cast(T, dataclasses.replace(typing.cast(Any, base), **converted))
+
+
+def plain(config: object) -> dict[str, Any]:
+    """The fields of a settings object as TOML can hold them; `build` turns them back."""
+    values = {name: getattr(config, name) for name in options(type(config))}
+    return {name: _written(value) for name, value in values.items()}
+
+
+def _written(value: object) -> object:
+    if value is None:
+        return "none"
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _unwritten(field: Option, value: object) -> object:
+    return None if value == "none" and field.optional and "none" not in field.choices else value

@@ -37,6 +37,22 @@ def test_a_standing_folder_is_replaced_whole(tmp_path: Path) -> None:
     assert tree(tmp_path) == {"step/2": b"2"}
 
 
+def test_a_standing_folder_can_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    final = tmp_path / "run"
+    with write_folder(final, over=False) as folder:
+        write_atomic(folder / "first", b"1")
+    with pytest.raises(StorageError, match="exists"), write_folder(final, over=False) as folder:
+        write_atomic(folder / "second", b"2")
+    # The same when the first appears between the look and the rename.
+    with (
+        pytest.raises(StorageError, match="cannot be written"),
+        write_folder(final, over=False) as folder,
+    ):
+        write_atomic(folder / "third", b"3")
+        monkeypatch.setattr(Path, "exists", lambda self: False)
+    assert tree(tmp_path) == {"run/first": b"1"}
+
+
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_a_failure_leaves_what_stood_there(tmp_path: Path, error: type[BaseException]) -> None:
     final = tmp_path / "step"

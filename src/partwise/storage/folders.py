@@ -1,5 +1,6 @@
 """Folders that appear whole, what killed writers left, free space, and the cache's place."""
 
+import errno
 import os
 import shutil
 import sys
@@ -13,14 +14,19 @@ from partwise.storage.faults import reading, writing
 
 
 @contextmanager
-def write_folder(final: Path) -> Iterator[Path]:
+def write_folder(final: Path, *, over: bool = True) -> Iterator[Path]:
     """Fill a folder that appears at `final` when the `with` ends, whole or not at all.
 
-    A folder that stands there already is moved aside only when the new one is whole, and deleted
-    last. Inside the `with`, write into the folder that is yielded.
+    Inside the `with`, write into the folder that is yielded.
+
+    Args:
+        final: where it appears.
+        over: a folder that stands there already is moved aside when the new one is whole, and
+            deleted last; with False it stays, and the new one is refused.
 
     Raises:
-        StorageError: the disk is full, or the place may not be written to; `final` is as it was.
+        StorageError: the disk is full, the place may not be written to, or (with over=False) is
+            taken; `final` is as it was.
     """
     hidden = hidden_beside(final)
     with writing(final):
@@ -33,7 +39,7 @@ def write_folder(final: Path) -> Iterator[Path]:
                     sync_file(file)
             for folder in [path for path in inner if path.is_dir()] + [hidden]:
                 sync_folder(folder)
-            _move_in(hidden, final)
+            _move_in(hidden, final, over)
         except StorageError as error:
             # The reader knows the folder by its final name.
             for name, value in error.values.items():
@@ -44,9 +50,17 @@ def write_folder(final: Path) -> Iterator[Path]:
             shutil.rmtree(hidden, ignore_errors=True)
 
 
-def _move_in(hidden: Path, final: Path) -> None:
+def _move_in(hidden: Path, final: Path, over: bool) -> None:
     aside = hidden_beside(final)
     standing = final.exists()
+    if not over:
+        if standing:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        # Between the look and the rename another may have come first: a rename onto a folder with
+        # something in it fails on every system.
+        hidden.rename(final)
+        sync_folder(final.parent)
+        return
     if standing:
         replace(final, aside)
     try:
