@@ -45,14 +45,13 @@ def show_command(parser: Parser) -> None:
     width = max(24, min(WIDEST, columns))
     screen = console(width=width)
     places = [f"{place.name} …" if place.many else place.name for place in parser.places]
-    usage = " ".join([parser.prog, *places, "[--…]"])
+    usage = " ".join([parser.prog, *(places if not parser.forms else "…"), "[--…]"])
     screen.print(Text(message("usage: {line}", line=usage)))
     if parser.summary:
         screen.print(Text(str(parser.summary)))
 
-    groups: dict[str, list[tuple[str, str]]] = {}
-    for place in parser.places:
-        groups.setdefault(message("words"), []).append((place.name, place.help))
+    rows = parser.forms or [(place.name, place.help) for place in parser.places]
+    groups: dict[str, list[tuple[str, str]]] = {message("words"): rows} if rows else {}
     for flag in parser.flags:
         groups.setdefault(flag.group, []).append((_spelled(flag), flag.help))
     indent = 8 if width < NARROW else 36

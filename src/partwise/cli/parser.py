@@ -105,6 +105,7 @@ class Parser(argparse.ArgumentParser):
         self.flags: list[Flag] = []
         self.actions: list[argparse.Action] = []  # argparse's side of each flag, in that order
         self.places: list[Place] = []
+        self.forms: list[tuple[str, str]] = []
 
     def flag(
         self,
@@ -132,6 +133,10 @@ class Parser(argparse.ArgumentParser):
     ) -> None:
         """Add a word that is known by where it stands."""
         self.places.append(Place(name, help, tuple(choices), many, folder))
+
+    def form(self, words: str, help: str) -> None:
+        """Add one way to use the command, where its places alone do not tell."""
+        self.forms.append((words, help))
 
     def first_place(self, words: Sequence[str]) -> int:
         """Where in `words` the first one stands that is neither a flag nor a flag's value."""

@@ -1,0 +1,78 @@
+"""The texts that were prepared before: what the cache holds, and how to be rid of it."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from partwise.errors import StorageError, TextError
+from partwise.storage.faults import writing
+from partwise.text.tokenfile import TokenFile
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One prepared text in the cache.
+
+    Args:
+        mark: the start of its folder's name, enough to tell it from the others.
+        text: name of the text.
+        tokenizer: name of the tokenizer.
+        tokens: number of tokens.
+        bytes: what it takes on the disk.
+        folder: where it is.
+    """
+
+    mark: str
+    text: str
+    tokenizer: str
+    tokens: int
+    bytes: int
+    folder: Path
+
+
+def kept(cache: Path) -> list[Kept]:
+    """What is prepared in `cache`, by name; folders that are not whole are left out."""
+    found = []
+    for folder in _folders(cache):
+        try:
+            header = TokenFile(folder).header
+        except (StorageError, TextError, TypeError, KeyError, ValueError):
+            continue
+        found.append(
+            Kept(
+                mark=folder.name[:8],
+                text=header.text,
+                tokenizer=header.tokenizer,
+                tokens=header.tokens,
+                bytes=sum(file.stat().st_size for file in folder.iterdir()),
+                folder=folder,
+            )
+        )
+    return sorted(found, key=lambda each: (each.text, each.tokenizer, each.mark))
+
+
+def remove(cache: Path, word: str) -> list[Kept]:
+    """Delete what `word` names: a prepared text's mark, or the name of a text.
+
+    Returns:
+        What was deleted. The text itself is never touched; it is prepared anew when it is used.
+
+    Raises:
+        TextError: nothing has that mark or name.
+        StorageError: the folder may not be deleted.
+    """
+    chosen = [each for each in kept(cache) if word in (each.mark, each.text)]
+    if not chosen:
+        raise TextError(
+            "nothing prepared is called {word!r}; `partwise data list` shows what there is",
+            word=word,
+        )
+    for each in chosen:
+        with writing(each.folder):
+            shutil.rmtree(each.folder)
+    return chosen
+
+
+def _folders(cache: Path) -> list[Path]:
+    root = cache / "tokens"
+    return sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
