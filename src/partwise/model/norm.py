@@ -47,7 +47,8 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)
-        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+        # Under autocast x may be shorter than the weight, and torch is fast only when both agree.
+        return F.rms_norm(x, self.weight.shape, self.weight.to(x.dtype), self.eps)
 
 
 class BatchNorm(nn.Module):

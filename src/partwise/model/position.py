@@ -26,20 +26,19 @@ class Computed(nn.Module):
         """Buffer name -> its exact value, float64 on the CPU."""
         raise NotImplementedError
 
-    def fill(self) -> None:
-        """Compute every buffer anew, on the device and in the format that it has now."""
+    def fill(self, device: torch.device, dtype: torch.dtype) -> None:
+        """Compute every buffer anew."""
         for name, exact in self.tables().items():
-            now = getattr(self, name, None)
-            if now is None:
-                here = torch.empty(0)  # the device and the format that new tensors get
-                self.register_buffer(name, exact.to(here.device, here.dtype), persistent=False)
-            else:
-                setattr(self, name, exact.to(now.device, now.dtype))
+            self.register_buffer(name, exact.to(device, dtype), persistent=False)
+
+    def fill_like(self, other: Tensor) -> None:
+        """Compute every buffer anew, on the device and in the number format of `other`."""
+        self.fill(other.device, other.dtype)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
         move: Callable[..., nn.Module] = super()._apply
         move(fn, recurse)
-        self.fill()
+        self.fill_like(next(self.buffers(recurse=False)))
         return self
 
 
@@ -59,7 +58,7 @@ class Sinusoidal(Computed):
         super().__init__()
         self.length = length
         self.width = width
-        self.fill()
+        self.fill_like(torch.empty(0))
 
     def tables(self) -> dict[str, Tensor]:
         pair = torch.arange(0, self.width, 2, dtype=torch.float64, device="cpu")
@@ -113,7 +112,7 @@ class Rotary(Computed):
             high_frequency_factor,
             original_context,
         )
-        self.fill()
+        self.fill_like(torch.empty(0))
 
     def tables(self) -> dict[str, Tensor]:
         frequencies = torch.tensor(self.exact, dtype=torch.float64, device="cpu")
@@ -121,14 +120,13 @@ class Rotary(Computed):
         cos, sin = turns(positions, frequencies)
         return {"cos": cos, "sin": sin}
 
-    def fill(self) -> None:
-        super().fill()
+    def fill(self, device: torch.device, dtype: torch.dtype) -> None:
+        super().fill(device, dtype)
         # Angles of late positions lose their digits in a short format, so these stay in float64
         # wherever the device knows it (Apple's does not).
-        wide = torch.float32 if self.cos.device.type == "mps" else torch.float64
+        wide = torch.float32 if device.type == "mps" else torch.float64
         frequencies = torch.tensor(self.exact, dtype=torch.float64, device="cpu")
-        frequencies = frequencies.to(self.cos.device, wide)
-        self.register_buffer("frequencies", frequencies, persistent=False)
+        self.register_buffer("frequencies", frequencies.to(device, wide), persistent=False)
 
     def forward(self, positions: Tensor, within: bool = True) -> tuple[Tensor, Tensor]:
         """The turns of `positions`, for `rotate`.
@@ -235,7 +233,7 @@ class Alibi(Computed):
     def __init__(self, n_heads: int) -> None:
         super().__init__()
         self.n_heads = n_heads
-        self.fill()
+        self.fill_like(torch.empty(0))
 
     def tables(self) -> dict[str, Tensor]:
         slopes = alibi_slopes(self.n_heads)
