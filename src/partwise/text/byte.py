@@ -3,14 +3,14 @@
 import functools
 import hashlib
 import json
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from partwise.errors import TextError
-from partwise.text.stream import StreamDecoder
+from partwise.text.stream import StreamDecoder, Utf8Stream
 
 
 class ByteTokenizer:
@@ -42,6 +42,13 @@ class ByteTokenizer:
         """
         return np.frombuffer(utf8(text, unknown), np.uint8).astype(np.int64)
 
+    def encode_blocks(
+        self, texts: Iterable[str], *, unknown: Literal["refuse", "skip"] = "refuse"
+    ) -> Iterator[npt.NDArray[Any]]:
+        """The bytes of the joined `texts`, block by block, one byte each."""
+        for text in texts:
+            yield np.frombuffer(utf8(text, unknown), np.uint8)
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids`, with U+FFFD for bytes that are not UTF-8."""
         return self.decode_bytes(ids).decode("utf-8", "replace")
@@ -50,9 +57,9 @@ class ByteTokenizer:
         """The bytes that `ids` are."""
         return bytes(map(int, ids))
 
-    def stream(self) -> StreamDecoder:
-        """A decoder for ids that arrive one at a time."""
-        return StreamDecoder(lambda token: bytes((int(token),)))
+    def stream(self, after: Iterable[int] = ()) -> StreamDecoder:
+        """A decoder for ids that arrive one at a time, behind those of `after`."""
+        return Utf8Stream(lambda id: bytes((int(id),)), after=after)
 
     def to_json(self) -> str:
         """The tokenizer as JSON, for `load_tokenizer`."""

@@ -8,6 +8,7 @@ from partwise.settings import check, option
 
 TokenizerKind = Literal["char", "byte", "bpe"]
 DecodingErrors = Literal["strict", "replace"]
+UnknownCharacters = Literal["refuse", "skip"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,9 @@ class DataConfig:
     errors: DecodingErrors = option(
         "strict", "bytes that are not UTF-8: refuse them, or replace them with U+FFFD"
     )
+    unknown: UnknownCharacters = option(
+        "refuse", "characters that a given tokenizer does not know: refuse them, or leave them out"
+    )
     val_fraction: float = option(0.1, "share of the text's end kept for validation")
     validation: str | None = option(None, "validate on this file, folder or glob instead")
     shard_tokens: int = option(1_000_000_000, "longest token file (tokens); more go to a next one")
@@ -42,7 +46,12 @@ class DataConfig:
                 "val_fraction={value} is not a share; give more than 0 and less than 1",
                 value=self.val_fraction,
             )
-        for name in ("bpe_vocab_size", "bpe_sample", "shard_tokens"):
+        if self.bpe_vocab_size < 256:
+            raise ConfigError(
+                "bpe_vocab_size={value} is less than the 256 bytes; give 257 or more",
+                value=self.bpe_vocab_size,
+            )
+        for name in ("bpe_sample", "shard_tokens"):
             if getattr(self, name) < 1:
                 raise ConfigError(
                     "{name}={value} is too small; give 1 or more",

@@ -6,7 +6,7 @@ Editing the text therefore prepares it anew, and nothing is ever stale.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,18 @@ import numpy.typing as npt
 
 from partwise.errors import StorageError, TextError
 from partwise.messages import Notice
+from partwise.storage import require_free
 from partwise.text.batches import require_tokens
-from partwise.text.byte import ByteTokenizer
-from partwise.text.char import CharTokenizer
+from partwise.text.char import CharTokenizer, named, unknown_characters
+from partwise.text.choose import choose_tokenizer
 from partwise.text.config import DataConfig
+from partwise.text.dtypes import dtype_for
 from partwise.text.scan import Scan, scan
-from partwise.text.sources import Source, open_source
+from partwise.text.sources import Announce, Source, open_source
+from partwise.text.summary import summary
 from partwise.text.tokenfile import VERSION, TokenFile, TokenView, write_tokens
 from partwise.text.tokenizers import Tokenizer
+from partwise.text.turns import in_turn
 
 Progress = Callable[[int, int], None]
 
@@ -36,7 +40,7 @@ class Prepared:
         validation: the tokens to judge by.
         tokenizer: what made them.
         summary: what the reader should know about the text, line by line.
-        text_fingerprint: SHA-256 of the text.
+        text_fingerprint: SHA-256 of the text; of both fingerprints where validation has its own.
         name: short name of the text.
         spec: opens the same text again, from any folder.
     """
@@ -68,60 +72,77 @@ def prepare(
     tokenizer: Tokenizer | None = None,
     offline: bool = False,
     progress: Progress | None = None,
-    announce: Callable[[Notice], None] = lambda notice: None,
+    announce: Announce = lambda notice: None,
 ) -> Prepared:
     """Cut a text into tokens and split it, or find that done in the cache.
+
+    Memory is constant: the text is read in blocks and the tokens stay on disk.
 
     Args:
         spec: the text (see `open_source`).
         config: tokenizer and split.
-        cache: folder for token files.
+        cache: folder for token files; another process at work on the same text is waited for.
         tokenizer: cut the text with this one, whatever `config` says.
         offline: never download a corpus.
-        progress: is told how much is done, and of how much (bytes).
+        progress: is told how much is done, and of how much (bytes, each text read twice).
         announce: is told before anything is downloaded.
 
     Raises:
         TextError: the text is missing, empty, not UTF-8, or has characters without a token.
+        StorageError: the cache cannot be written, or the disk has no room.
     """
-    source = open_source(spec, offline=offline, cache=cache, announce=announce)
-    sources = [source]
-    if config.validation is not None:
-        sources.append(
-            open_source(config.validation, offline=offline, cache=cache, announce=announce)
-        )
-    meter = _Meter(progress, 2 * sum(each.size for each in sources))
-    scans = [scan(each, config.errors, meter.add) for each in sources]
-    chosen = tokenizer or _make_tokenizer(config, scans)
+    sources = [
+        open_source(each, offline=offline, cache=cache, announce=announce)
+        for each in (spec, config.validation)
+        if each is not None
+    ]
+    meter = _Meter(progress, 2 * sum(source.size for source in sources))
+    scans = [scan(source, config.errors, meter.add) for source in sources]
+    if tokenizer is None:
+        chosen, notices = choose_tokenizer(config, sources[0], scans, cache)
+    else:
+        chosen, notices = tokenizer, []
+    notices += _require_known(chosen, scans, config)
     files = [
-        _token_file(each, found, chosen, config, cache, meter)
-        for each, found in zip(sources, scans, strict=True)
+        _token_file(source, found, chosen, config, cache, meter)
+        for source, found in zip(sources, scans, strict=True)
     ]
     meter.finish()
-    if len(files) == 2:
-        train, validation = files[0].view(), files[1].view()
-    else:
-        # By position: (1 - val_fraction) of the tokens, rounded down, are for training.
+    if config.validation is None:
+        # By position: the first (1 - val_fraction) of the tokens, rounded down, are learned from.
         cut = int(len(files[0]) * (1 - config.val_fraction))
         train, validation = files[0].view(0, cut), files[0].view(cut)
+    else:
+        train, validation = files[0].view(), files[1].view()
     return Prepared(
         train=train,
         validation=validation,
         tokenizer=chosen,
-        summary=source.notices,
-        text_fingerprint=scans[0].fingerprint,
-        name=source.name,
-        spec=source.spec,
+        summary=(*summary(sources, scans, chosen, train, validation), *notices),
+        text_fingerprint=_joined([found.fingerprint for found in scans]),
+        name=sources[0].name,
+        spec=sources[0].spec,
     )
 
 
-def _make_tokenizer(config: DataConfig, scans: list[Scan]) -> Tokenizer:
-    if config.tokenizer == "byte":
-        return ByteTokenizer()
-    points: set[int] = set()
-    for found in scans:
-        points.update(found.code_points.tolist())
-    return CharTokenizer(map(chr, points))
+def _require_known(tokenizer: Tokenizer, scans: Iterable[Scan], config: DataConfig) -> list[Notice]:
+    """Refuse, or announce as left out, characters that a character tokenizer lacks."""
+    if not isinstance(tokenizer, CharTokenizer):
+        return []
+    missing = sorted(
+        {point for found in scans for point in tokenizer.unknown_to(found.code_points)}
+    )
+    if not missing:
+        return []
+    if config.unknown == "refuse":
+        raise unknown_characters(tokenizer.name, missing)
+    return [
+        Notice(
+            "left out, unknown to the tokenizer {name}: {characters}",
+            name=tokenizer.name,
+            characters=named(missing),
+        )
+    ]
 
 
 def _token_file(
@@ -132,30 +153,42 @@ def _token_file(
     cache: Path,
     meter: "_Meter",
 ) -> TokenFile:
-    made_of = [VERSION, found.fingerprint, tokenizer.fingerprint, config.shard_tokens]
-    key = hashlib.sha256(json.dumps(made_of).encode("ascii")).hexdigest()[:32]
+    made_of = [found.fingerprint, tokenizer.fingerprint, config.unknown, config.shard_tokens]
+    key = hashlib.sha256(json.dumps([VERSION, *made_of]).encode("ascii")).hexdigest()[:32]
     folder = cache / "tokens" / key
-    try:
-        return TokenFile(folder, tokenizer, verify=True)
-    except (StorageError, TextError):
-        pass
-    write_tokens(
-        folder,
-        _encoded(source, tokenizer, config, meter),
-        tokenizer=tokenizer,
-        text=source.name,
-        text_fingerprint=found.fingerprint,
-        shard_tokens=config.shard_tokens,
-    )
-    return TokenFile(folder, tokenizer)
+    with in_turn(folder.with_suffix(".lock")):
+        try:
+            return TokenFile(folder, tokenizer, verify=True)
+        except (StorageError, TextError):
+            # Not there yet, torn, or of another version: in each case it is made from the text.
+            pass
+        width = dtype_for(tokenizer.vocab_size).itemsize
+        require_free(folder, found.characters * width)
+        write_tokens(
+            folder,
+            _encoded(source, tokenizer, config, meter),
+            tokenizer=tokenizer,
+            text=source.name,
+            text_fingerprint=found.fingerprint,
+            shard_tokens=config.shard_tokens,
+        )
+        return TokenFile(folder, tokenizer)
 
 
 def _encoded(
     source: Source, tokenizer: Tokenizer, config: DataConfig, meter: "_Meter"
 ) -> Iterator[npt.NDArray[Any]]:
-    for text in source.blocks(config.errors):
-        yield tokenizer.encode(text)
-        meter.add(len(text))
+    yield from tokenizer.encode_blocks(
+        meter.over(source.blocks(config.errors)), unknown=config.unknown
+    )
+    # Tokens of a text that changed under our hands would be kept under the old one's name.
+    source.require_unchanged()
+
+
+def _joined(fingerprints: list[str]) -> str:
+    if len(fingerprints) == 1:
+        return fingerprints[0]
+    return hashlib.sha256("\n".join(fingerprints).encode("ascii")).hexdigest()
 
 
 class _Meter:
@@ -170,6 +203,11 @@ class _Meter:
         self._done += count
         if self._progress is not None:
             self._progress(min(self._done, self._total), self._total)
+
+    def over(self, texts: Iterable[str]) -> Iterator[str]:
+        for text in texts:
+            yield text
+            self.add(len(text) if text.isascii() else len(text.encode("utf-8")))
 
     def finish(self) -> None:
         self.add(self._total - self._done)

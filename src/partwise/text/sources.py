@@ -5,15 +5,16 @@ in the order of their paths; where one does not end with a newline, one is put b
 next, and nothing else is added. Nothing is taken away: byte-order marks, CRLF and NUL stay.
 """
 
-import codecs
 import difflib
+import glob
 import hashlib
 import io
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -22,9 +23,14 @@ from partwise.messages import Notice
 from partwise.storage import cache_folder
 from partwise.storage.faults import reading, writing
 from partwise.text import corpora
+from partwise.text.folders import Found, files_in, matching
+from partwise.text.formats import format_of
+from partwise.text.utf8 import decoded
 
 BLOCK = 1 << 20
-HEAD = 1 << 16
+CORPUS = "corpus:"
+
+Announce = Callable[[Notice], None]
 
 
 @dataclass(frozen=True)
@@ -34,18 +40,30 @@ class Part:
     Args:
         label: what a message calls it.
         size: its length (bytes).
+        changed: when it was last written (nanoseconds).
         path: the file, or None.
         data: the text in memory, when there is no file.
     """
 
     label: str
     size: int
+    changed: int = 0
     path: Path | None = None
     data: bytes = b""
 
+    @classmethod
+    def of(cls, path: Path, label: str | None = None) -> "Part":
+        """The part that a file is."""
+        with reading(path):
+            found = path.stat()
+        return cls(label or str(path), found.st_size, found.st_mtime_ns, path)
+
     def open(self) -> BinaryIO:
         """The bytes from their start."""
-        return io.BytesIO(self.data) if self.path is None else self.path.open("rb")
+        if self.path is None:
+            return io.BytesIO(self.data)
+        with reading(self.path):
+            return self.path.open("rb")
 
 
 @dataclass(frozen=True)
@@ -62,7 +80,12 @@ class Source:
     name: str
     spec: str
     parts: tuple[Part, ...]
-    notices: tuple[Notice, ...] = field(default=())
+    notices: tuple[Notice, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """What a message calls it."""
+        return self.parts[0].label if len(self.parts) == 1 else self.spec
 
     @property
     def size(self) -> int:
@@ -80,12 +103,25 @@ class Source:
         """
         last = "\n"
         for part in self.parts:
-            if not last.endswith("\n") and part.size:
+            if last != "\n" and part.size:
                 yield "\n"
-            for text in _decoded(part, errors):
-                if text:
+            with part.open() as file:
+                for text in decoded(file, part.label, errors, BLOCK):
                     yield text
                     last = text[-1]
+
+    def require_unchanged(self) -> None:
+        """Check that no file was written to since the source was opened.
+
+        Raises:
+            TextError: one was; the line names it.
+        """
+        for part in self.parts:
+            if part.path is not None and Part.of(part.path, part.label) != part:
+                raise TextError(
+                    "{path} was changed while it was read; start again when it is finished",
+                    path=part.label,
+                )
 
 
 def open_source(
@@ -93,7 +129,7 @@ def open_source(
     *,
     offline: bool = False,
     cache: Path | None = None,
-    announce: Callable[[Notice], None] = lambda notice: None,
+    announce: Announce = lambda notice: None,
 ) -> Source:
     """The text that `spec` names.
 
@@ -106,50 +142,86 @@ def open_source(
 
     Raises:
         TextError: nothing is there, or it is not text.
+        StorageError: it cannot be read, or what is piped in cannot be kept.
     """
     if spec == "-":
-        return _piped(sys.stdin.buffer, cache, "-")
-    named = spec.removeprefix("corpus:")
-    if spec.startswith("corpus:") or (named in corpora.NAMES and not Path(spec).exists()):
-        return _corpus(named, offline, cache, announce)
+        if sys.stdin is None:
+            raise TextError("standard input is closed; pipe a text into it, or give a file")
+        return _piped(sys.stdin.buffer, cache, Notice("standard input"))
+    if spec.startswith(CORPUS):
+        return _corpus(spec.removeprefix(CORPUS), offline, cache, announce)
     path = Path(spec).expanduser()
+    if not os.path.lexists(path):
+        if spec in corpora.NAMES:
+            return _corpus(spec, offline, cache, announce)
+        if glob.has_magic(spec):
+            return _glob(spec)
+        raise _missing(spec, path)
+    notices = []
+    if spec in corpora.NAMES:
+        notices.append(
+            Notice(
+                "{spec} is the path of that name; the corpus is {corpus}",
+                spec=spec,
+                corpus=CORPUS + spec,
+            )
+        )
     if path.is_dir():
-        return _folder(path)
-    if path.exists():
-        return _file(path, cache)
-    raise _missing(spec, path)
+        return _files(path.resolve().name or "text", spec, path, files_in(path), notices)
+    with reading(path):
+        regular = stat.S_ISREG(path.stat().st_mode)
+    if not regular:
+        # A named pipe, or what <(command) names, can be read once only.
+        with reading(path), path.open("rb") as stream:
+            return _piped(stream, cache, str(path))
+    part = Part.of(path)
+    _require_text(part)
+    return Source(path.stem, str(path.absolute()), (part,), tuple(notices))
 
 
-def _corpus(
-    name: str, offline: bool, cache: Path | None, announce: Callable[[Notice], None]
-) -> Source:
+def _corpus(name: str, offline: bool, cache: Path | None, announce: Announce) -> Source:
     if name == "shakespeare":
         data = corpora.shakespeare()
-        part = Part("shakespeare", len(data), data=data)
+        part = Part(name, len(data), data=data)
     elif name == "tinyshakespeare":
         path = corpora.tinyshakespeare(cache, offline=offline, announce=announce)
-        part = Part(str(path), corpora.BYTES, path)
+        part = Part.of(path)
     else:
         raise TextError(
-            "there is no corpus {name!r}; choose {names}", name=name, names=", ".join(corpora.NAMES)
+            "there is no corpus {name}; choose {names}", name=name, names=", ".join(corpora.NAMES)
         )
-    return Source(name, f"corpus:{name}", (part,))
+    return Source(name, CORPUS + name, (part,))
 
 
-def _file(path: Path, cache: Path | None) -> Source:
-    with reading(path):
-        return Source(
-            path.stem, str(path.absolute()), (Part(str(path), path.stat().st_size, path),)
+def _glob(spec: str) -> Source:
+    pattern = Path(spec).expanduser().absolute()
+    root = next(parent for parent in pattern.parents if not glob.has_magic(str(parent)))
+    # Until Python 3.13 a final ** means folders only; here it means what is in them.
+    inner = pattern / "*" if pattern.name == "**" else pattern
+    found = matching(root, inner.relative_to(root).as_posix())
+    return _files(root.name or "text", spec, pattern, found, [])
+
+
+def _files(name: str, spec: str, path: Path, found: Found, notices: list[Notice]) -> Source:
+    if not found.texts:
+        raise TextError(
+            "{spec} has no text files ({skipped} others); give a folder or glob with UTF-8 text",
+            spec=spec,
+            skipped=found.skipped,
         )
+    if len(found.texts) > 1:
+        notices.append(
+            Notice(
+                "{count} files in the order of their paths; a newline is put after one that does "
+                "not end with it",
+                count=f"{len(found.texts):,}",
+            )
+        )
+    parts = tuple(map(Part.of, found.texts))
+    return Source(name, str(path.absolute()), parts, (*notices, *found.notices()))
 
 
-def _folder(path: Path) -> Source:
-    found = sorted(path.rglob("*"), key=lambda inner: inner.relative_to(path).as_posix())
-    parts = [Part(str(inner), inner.stat().st_size, inner) for inner in found if inner.is_file()]
-    return Source(path.resolve().name, str(path.absolute()), tuple(parts))
-
-
-def _piped(stream: BinaryIO, cache: Path | None, label: str) -> Source:
+def _piped(stream: BinaryIO, cache: Path | None, label: object) -> Source:
     """Keep what is piped in under its SHA-256, so that the same text can be read again."""
     folder = (cache or cache_folder()) / "stdin"
     digest = hashlib.sha256()
@@ -168,43 +240,33 @@ def _piped(stream: BinaryIO, cache: Path | None, label: str) -> Source:
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
-    return Source("stdin", str(kept.absolute()), (Part(label, kept.stat().st_size, kept),))
+    part = Part.of(kept, str(label))
+    _require_text(part)
+    notice = Notice("{label} is kept as {path}, for resuming", label=label, path=kept)
+    return Source("stdin", str(kept.absolute()), (part,), (notice,))
+
+
+def _require_text(part: Part) -> None:
+    with part.open() as file:
+        kind = format_of(file.read(16))
+    if kind:
+        raise TextError(
+            "{path} is {kind}, not UTF-8 text; save what it says as plain text in UTF-8",
+            path=part.label,
+            kind=kind,
+        )
 
 
 def _missing(spec: str, path: Path) -> TextError:
     folder = path.parent
-    names = [inner.name for inner in folder.iterdir()] if folder.is_dir() else []
-    near = difflib.get_close_matches(path.name, names + list(corpora.NAMES), n=1, cutoff=0.5)
-    if near and near[0] in names:
-        return TextError(
-            "there is no text {spec}; did you mean {near}?", spec=spec, near=folder / near[0]
-        )
+    here = [inner.name for inner in folder.iterdir()] if folder.is_dir() else []
+    near = difflib.get_close_matches(path.name, [*here, *corpora.NAMES], n=1, cutoff=0.5)
+    if near:
+        known = near[0] if near[0] in corpora.NAMES else str(folder / near[0])
+        return TextError("there is no text {spec}; did you mean {near}?", spec=spec, near=known)
     return TextError(
         "there is no text {spec}; give a file, a folder, a glob, - for standard input, or a "
         "corpus: {names}",
         spec=spec,
         names=", ".join(corpora.NAMES),
     )
-
-
-def _decoded(part: Part, errors: Literal["strict", "replace"]) -> Iterator[str]:
-    decoder = codecs.getincrementaldecoder("utf-8")(errors)
-    place = 0
-    with reading(Path(part.label)), part.open() as file:
-        while True:
-            data = file.read(BLOCK)
-            held = len(decoder.getstate()[0])
-            try:
-                text = decoder.decode(data, final=not data)
-            except UnicodeDecodeError as error:
-                raise TextError(
-                    "{path} is not UTF-8 at byte {place:,} (0x{byte:02x}); save it as UTF-8, or "
-                    "--errors replace to read U+FFFD there",
-                    path=part.label,
-                    place=place - held + error.start,
-                    byte=error.object[error.start],
-                ) from error
-            yield text
-            if not data:
-                return
-            place += len(data)

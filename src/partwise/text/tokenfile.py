@@ -17,6 +17,7 @@ from partwise.errors import StorageError, TextError
 from partwise.messages import Notice
 from partwise.storage import read_json, sha256_file, write_folder, write_json
 from partwise.storage.faults import writing
+from partwise.text.dtypes import dtype_for
 from partwise.text.tokenizers import Tokenizer
 
 KIND = "partwise.tokens"
@@ -24,14 +25,6 @@ VERSION = 1
 HEADER = "header.json"
 
 Ids = npt.NDArray[Any]
-
-
-def dtype_for(vocab_size: int) -> np.dtype[Any]:
-    """The narrowest of 1, 2 and 4 bytes that numbers `vocab_size` tokens, little-endian."""
-    for kind in ("u1", "<u2"):
-        if vocab_size <= 1 << (8 * np.dtype(kind).itemsize):
-            return np.dtype(kind)
-    return np.dtype("<u4")
 
 
 def unit_notice(unit: str) -> Notice:

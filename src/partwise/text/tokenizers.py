@@ -1,9 +1,9 @@
 """A tokenizer cuts a text into numbered tokens and puts tokens back into text."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -37,18 +37,33 @@ class Tokenizer(Protocol):
 
     def encode(
         self, text: str, *, unknown: Literal["refuse", "skip"] = "refuse"
-    ) -> npt.NDArray[np.int64]: ...
-    def decode(self, ids: Iterable[int]) -> str: ...
-    def decode_bytes(self, ids: Iterable[int]) -> bytes: ...
-    def to_json(self) -> str: ...
-    def stream(self) -> StreamDecoder: ...
+    ) -> npt.NDArray[np.int64]:
+        """The ids of `text`, (tokens,)."""
+
+    def encode_blocks(
+        self, texts: Iterable[str], *, unknown: Literal["refuse", "skip"] = "refuse"
+    ) -> Iterator[npt.NDArray[Any]]:
+        """The ids of the joined `texts`, block by block, in constant memory."""
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of `ids`."""
+
+    def decode_bytes(self, ids: Iterable[int]) -> bytes:
+        """The bytes of the text of `ids`, also where they are not UTF-8."""
+
+    def to_json(self) -> str:
+        """The tokenizer as JSON, for `load_tokenizer`."""
+
+    def stream(self, after: Iterable[int] = ()) -> StreamDecoder:
+        """A decoder for ids that arrive one at a time, behind those of `after`."""
 
 
-def load_tokenizer(path: Path) -> Tokenizer:
-    """The tokenizer that a JSON file describes.
+def load_tokenizer(path: Path, *, special_tokens: bool = False) -> Tokenizer:
+    """The tokenizer that a JSON file describes: one of ours, or any `tokenizer.json`.
 
     Args:
-        path: what `to_json` wrote.
+        path: the file.
+        special_tokens: read the names of special tokens in a text as those tokens.
 
     Raises:
         TextError: the file is not a tokenizer.
@@ -73,4 +88,9 @@ def load_tokenizer(path: Path) -> Tokenizer:
             return ByteTokenizer()
         if value.get("type") == "char" and isinstance(value.get("characters"), str):
             return CharTokenizer(value["characters"])
+    if isinstance(value, dict) and isinstance(value.get("model"), dict):
+        # The one import that costs time, made only when such a file is met.
+        from partwise.text.bpe import BPETokenizer
+
+        return BPETokenizer(data.decode("utf-8"), special_tokens=special_tokens)
     raise TextError("{path} does not describe a tokenizer; give a tokenizer.json", path=path)
