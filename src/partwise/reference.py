@@ -296,5 +296,6 @@ def feedforward(config: ModelConfig, w: Weights, x: Array) -> Array:
         y = y * (1 + np.tanh(math.sqrt(2 / math.pi) * (y + 0.044715 * y**3))) / 2
     else:
         gate = linear(part(w, "gate"), x)  # (B, T, d_ff)
-        y = gate / (1 + np.exp(-gate)) * y
+        with np.errstate(over="ignore"):  # e^-gate may be infinite, and 1 / infinity is right
+            y = gate / (1 + np.exp(-gate)) * y
     return linear(part(w, "down"), y) if config.feedforward_output else y  # (B, T, D)
