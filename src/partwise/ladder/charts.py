@@ -122,7 +122,7 @@ def curves(
     """
     drawing = _Drawing(width, height, title, description)
     longest = max((_wide(line.name) for line in lines), default=0)
-    left, right, top, bottom = 46, min(longest * 6.4 + 12, width * 0.36), 26, 36
+    left, right, top, bottom = 46, min(longest * 7.4 + 14, width * 0.42), 26, 36
     x_low, x_high = _range(x for line in lines for x, _ in line.points)
     ys = [y for line in lines for _, y in line.points]
     ys += [line.reference for line in lines if line.reference is not None]
@@ -162,7 +162,9 @@ def curves(
         if line.band:
             upper = [f"{x_at(x):.1f},{y_at(high):.1f}" for x, _, high in line.band]
             lower = [f"{x_at(x):.1f},{y_at(low):.1f}" for x, low, _ in reversed(line.band)]
-            drawing.add(f'<polygon class="band c{line.colour}" points="{" ".join(upper + lower)}"/>')
+            drawing.add(
+                f'<polygon class="band c{line.colour}" points="{" ".join(upper + lower)}"/>'
+            )
         points = " ".join(f"{x_at(x):.1f},{y_at(y):.1f}" for x, y in line.points)
         dash = f' stroke-dasharray="{DASHES[2]}"' if line.dashed else ""
         drawing.add(f'<polyline class="curve c{line.colour}"{dash} points="{points}"/>')
@@ -184,6 +186,7 @@ def bars(
     axis: str,
     log: bool = False,
     zero: bool = False,
+    joined: bool = False,
 ) -> str:
     """Horizontal bars, one a row, each with its name and number above it.
 
@@ -194,6 +197,7 @@ def bars(
         axis: what the axis counts.
         log: a logarithmic axis; bars then begin at its left end.
         zero: draw a line at 0, where the bars begin.
+        joined: a thread from each bar's start up to the row above, as in a waterfall.
     """
     top, bottom, left, right = 4, 36, 10, 14
     height = top + ROW * len(rows) + bottom
@@ -216,6 +220,9 @@ def bars(
         drawing.line(x_at(0), top, x_at(0), floor, "axis")
     for place, row in enumerate(rows):
         y = top + ROW * place
+        if joined and place:
+            x = x_at(row.start)
+            drawing.line(x, y - ROW + 28, x, y + 18, "join", "2 2")
         begin, end = sorted((x_at(row.start), x_at(row.end)))
         drawing.text(left, y + 13, row.label, kind="label halo")
         drawing.text(width - right, y + 13, row.note, anchor="end", kind="label halo")
@@ -248,7 +255,7 @@ def ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten from low to high, thinned to eight or fewer; low and high where there are none."""
+    """Powers of ten from low to high, eight at most; low and high where there are too few."""
     first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
     apart = max(1, math.ceil((last - first + 1) / 8))
     powers = [10.0**k for k in range(first, last + 1, apart)]

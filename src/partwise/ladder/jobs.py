@@ -9,7 +9,7 @@ from typing import Any, Self
 from partwise.ladder.rungs import Rung
 from partwise.ladder.variants import FAITHFUL, Variant
 from partwise.model.config import ModelConfig
-from partwise.settings import build
+from partwise.settings import build, plain
 from partwise.training.config import TrainConfig
 
 LONGEST_SLUG = 60
@@ -56,14 +56,14 @@ class Job:
 
     def to_plain(self) -> dict[str, Any]:
         """As JSON holds it."""
-        return dataclasses.asdict(self)
+        return {**vars(self), "model": plain(self.model), "train": plain(self.train)}
 
     @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Self:
+    def from_plain(cls, given: dict[str, Any]) -> Self:
         """What `to_plain` gave."""
-        model = build(ModelConfig, plain["model"])
-        train = build(TrainConfig, plain["train"])
-        return cls(**{**plain, "model": model, "train": train})
+        model = build(ModelConfig, given["model"])
+        train = build(TrainConfig, given["train"])
+        return cls(**{**given, "model": model, "train": train})
 
 
 def job(rung: Rung, variant: Variant, seed: int, **shared: Any) -> Job:
@@ -100,7 +100,7 @@ def job(rung: Rung, variant: Variant, seed: int, **shared: Any) -> Job:
 
 def slug(label: str) -> str:
     """A variant's label as part of a folder name: `without residual, lr=0.003` -> `without-…`."""
-    plain = re.sub(r"[^a-z0-9.]+", "-", label.lower()).strip("-.")
-    if len(plain) <= LONGEST_SLUG:
-        return plain
-    return plain[: LONGEST_SLUG - 9] + "-" + hashlib.sha256(label.encode("utf-8")).hexdigest()[:8]
+    words = re.sub(r"[^a-z0-9.]+", "-", label.lower()).strip("-.")
+    if len(words) <= LONGEST_SLUG:
+        return words
+    return words[: LONGEST_SLUG - 9] + "-" + hashlib.sha256(label.encode("utf-8")).hexdigest()[:8]

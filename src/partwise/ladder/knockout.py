@@ -1,8 +1,8 @@
-"""Remove now: a trained model measured with one part silenced, to set beside "trained without it".
+"""Remove now: a trained model measured with one part silenced, beside "trained without it".
 
-Silenced means: attention, feed-forward or one head adds zero to what follows; a norm hands its input
-on unchanged; positions are zero (learned, sinusoidal), no turn (rotary) or no distance (ALiBi). Every
-weight stays as it was trained, and the model is whole again afterwards.
+Silenced means: attention, feed-forward or one head adds zero to what follows; a norm hands its
+input on unchanged; positions are zero (learned, sinusoidal), no turn (rotary) or no distance
+(ALiBi). Every weight stays as it was trained, and the model is whole again afterwards.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from partwise.errors import ConfigError
-from partwise.messages import message
+from partwise.model.attention import Attention
+from partwise.model.block import Block
 from partwise.model.gpt import GPT
 from partwise.settings import nearest
 
@@ -29,7 +30,7 @@ def parts(model: GPT) -> tuple[str, ...]:
     if _positions(model) is not None:
         names.append("positions")
     kinds: dict[str, int] = {"attention": 0, "feedforward": 0, "norms": 0}
-    for i, block in enumerate(model.blocks):
+    for i, block in enumerate(_blocks(model)):
         if block.norm1 is not None:
             names.append(f"block.{i}.norm1")
             kinds["norms"] += 1
@@ -51,30 +52,6 @@ def parts(model: GPT) -> tuple[str, ...]:
     # With one of a kind, all of them is that one, which stands above already.
     names += [kind for kind, count in kinds.items() if count > 1]
     return tuple(names)
-
-
-def label(part: str) -> str:
-    """A part's name for a reader; blocks and heads are counted from 1."""
-    words = part.split(".")
-    if part == "positions":
-        return message("positions")
-    if part == "final_norm":
-        return message("the final norm")
-    if part in ("attention", "feedforward", "norms"):
-        return {
-            "attention": message("attention in every block"),
-            "feedforward": message("feed-forward in every block"),
-            "norms": message("every norm"),
-        }[part]
-    block = int(words[1]) + 1
-    if words[-2] == "head":
-        return message("block {block}: head {head}", block=block, head=int(words[-1]) + 1)
-    if words[-1] == "attention":
-        return message("block {block}: attention", block=block)
-    if words[-1] == "feedforward":
-        return message("block {block}: feed-forward", block=block)
-    which = 1 if words[-1] == "norm1" else 2
-    return message("block {block}: norm {which}", block=block, which=which)
 
 
 @contextmanager
@@ -120,21 +97,27 @@ def _handles(model: GPT, part: str) -> list[Any]:
         assert module is not None
         return [module.register_forward_hook(_no_position)]
     if part == "final_norm":
-        return [model.final_norm.register_forward_hook(_unchanged)]  # type: ignore[union-attr]
+        assert model.final_norm is not None
+        return [model.final_norm.register_forward_hook(_unchanged)]
     if part in ("attention", "feedforward"):
-        modules = [getattr(block, part) for block in model.blocks]
+        modules = [getattr(block, part) for block in _blocks(model)]
         return [one.register_forward_hook(_zero) for one in modules if one is not None]
     if part == "norms":
-        modules = [norm for block in model.blocks for norm in (block.norm1, block.norm2)]
+        modules = [norm for block in _blocks(model) for norm in (block.norm1, block.norm2)]
         modules.append(model.final_norm)
         return [one.register_forward_hook(_unchanged) for one in modules if one is not None]
     words = part.split(".")
-    block = model.blocks[int(words[1])]
+    block = _blocks(model)[int(words[1])]
     if words[-2] == "head":
+        assert block.attention is not None
         return [_silence_head(block.attention, int(words[-1]))]
     module = getattr(block, words[-1])
     hook = _unchanged if words[-1].startswith("norm") else _zero
     return [module.register_forward_hook(hook)]
+
+
+def _blocks(model: GPT) -> list[Block]:
+    return [block for block in model.blocks if isinstance(block, Block)]
 
 
 def _positions(model: GPT) -> nn.Module | None:
@@ -160,7 +143,7 @@ def _no_position(module: nn.Module, inputs: Any, output: Any) -> Any:
     return torch.zeros_like(output)
 
 
-def _silence_head(attention: Any, head: int) -> Any:
+def _silence_head(attention: Attention, head: int) -> Any:
     size = attention.head_size
     kept = slice(head * size, (head + 1) * size)
 

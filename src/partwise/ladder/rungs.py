@@ -60,7 +60,7 @@ SMALL = TrainConfig(
     keep_checkpoints=1,
 )
 
-# Rung 6 differs from rung 5 in its rate and its batch; where it is computed is the machine's matter.
+# Rung 6 differs from rung 5 in its rate and batch; where it is computed is the machine's matter.
 SCALED = dataclasses.replace(
     SMALL, batch_size=64, lr=3e-4, dtype="auto", device="auto", threads=None, log_every=10
 )
@@ -174,9 +174,11 @@ def definition(here: Rung) -> tuple[tuple[str, Any], ...]:
     """Every field that defines a rung, as (`model.d_model`, 32): the lowest rung is shown so."""
     pairs = []
     for name, config in (("model", here.model), ("train", here.train)):
-        for field in dataclasses.fields(config):
-            if field.name not in (*MACHINE_FIELDS, *RECORD_FIELDS, "seed"):
-                pairs.append((f"{name}.{field.name}", getattr(config, field.name)))
+        pairs += [
+            (f"{name}.{field.name}", getattr(config, field.name))
+            for field in dataclasses.fields(config)
+            if field.name not in (*MACHINE_FIELDS, *RECORD_FIELDS, "seed")
+        ]
     return tuple(pairs)
 
 

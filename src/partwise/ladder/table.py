@@ -189,8 +189,7 @@ class LadderTable:
         rungs = []
         for group in self.groups:
             error = group.val_loss.standard_error
-            for row in group.rows:
-                rungs.append({**dataclasses.asdict(row), "standard_error": error})
+            rungs += [{**dataclasses.asdict(row), "standard_error": error} for row in group.rows]
         steps = []
         for group in self.groups:
             difference = self.step(group)

@@ -1,8 +1,8 @@
 """A rung with something taken out or exchanged: `--without PART`, `--swap FIELD=VALUE`.
 
-A variant is a rung whose ModelConfig and TrainConfig differ in the named fields alone. It is trained
-with the rung's own seeds, so the difference is paired. What makes no sense is refused before
-anything is trained.
+A variant is a rung whose ModelConfig and TrainConfig differ in the named fields alone. It is
+trained with the rung's own seeds, so the difference is paired. What makes no sense is refused
+before anything is trained.
 """
 
 import dataclasses
@@ -105,8 +105,8 @@ def variants(
 def effective(model: ModelConfig) -> ModelConfig:
     """The model with fields that have no effect put at one value each.
 
-    Without a norm, where it stands makes no difference; without attention, nor do heads. Two configs
-    that are equal here describe the same network.
+    Without a norm, where it stands makes no difference; without attention, nor do heads. Two
+    configs that are equal here describe the same network.
     """
     plain: dict[str, Any] = {"head_dim": model.head_size, "n_kv_heads": model.key_value_heads}
     plain["attention_dropout"] = model.attention_dropout_rate

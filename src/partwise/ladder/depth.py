@@ -1,0 +1,337 @@
+"""Why residuals and norms: what a deep stack does to gradients and tokens before any training.
+
+A stack of N blocks reads a text once and is asked for the gradient of its loss. By layer we note
+how large the gradient of the block's output is, how alike the tokens have become, and how much each
+block adds beside the stream that it adds to. `race` then trains a deep pre-norm and a deep
+post-norm stack for a moment.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from partwise.ladder.charts import Line, curves
+from partwise.messages import message
+from partwise.model.config import Initialisation, ModelConfig
+from partwise.model.gpt import GPT
+from partwise.training.config import TrainConfig
+from partwise.training.data import Data
+from partwise.training.evaluate import never
+from partwise.training.events import Finished, Stepped
+from partwise.training.loop import train
+
+StackNorm = Literal["none", "pre", "post"]
+
+STACK_NORMS: tuple[StackNorm, ...] = ("none", "pre", "post")
+
+# 96 blocks as in GPT-3, narrow enough that every combination takes a second on one core.
+STACK = ModelConfig(
+    context_length=32,
+    n_layers=96,
+    d_model=32,
+    n_heads=4,
+    feedforward="relu",
+    tie_embeddings=False,
+    initialisation="fan_in",
+)
+
+# Half as deep, for the race: 48 blocks that are trained for 120 steps.
+RACER = dataclasses.replace(STACK, n_layers=48)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """One deep stack at initialisation; each tuple has one value a block, the first block first.
+
+    Args:
+        residual: x + sublayer(x), or sublayer(x) alone.
+        norm: where LayerNorm stands.
+        initialisation: how the weights started.
+        loss: its loss on the text (nats a token); not finite when the stack overflows.
+        gradient: norm of the loss's gradient with respect to the block's output, all tokens.
+        similarity: mean cosine between the block's outputs for two different tokens of a text.
+        contribution: size of what the block adds to the stream over the size of the stream that
+            enters it (root mean square); without residual, of its output instead.
+    """
+
+    residual: bool
+    norm: StackNorm
+    initialisation: Initialisation
+    loss: float
+    gradient: tuple[float, ...]
+    similarity: tuple[float, ...]
+    contribution: tuple[float, ...]
+
+
+def stack_config(
+    residual: bool, norm: StackNorm, initialisation: Initialisation, base: ModelConfig = STACK
+) -> ModelConfig:
+    """`base` with the three switches set; without norms the final norm goes too."""
+    return dataclasses.replace(
+        base,
+        residual=residual,
+        norm="none" if norm == "none" else "layernorm",
+        norm_placement="pre" if norm == "none" else norm,
+        initialisation=initialisation,
+    )
+
+
+def stack(
+    residual: bool,
+    norm: StackNorm,
+    initialisation: Initialisation,
+    *,
+    base: ModelConfig = STACK,
+    ids: Tensor | None = None,
+    seed: int = 1,
+) -> Stack:
+    """Build one stack, read a text forward and backward, and measure every layer.
+
+    Args:
+        residual, norm, initialisation: the three switches.
+        base: depth, width and all else.
+        ids: texts with one token more than they are read with (B, T + 1); random ones when None.
+        seed: of the weights, and of the random text.
+    """
+    config = stack_config(residual, norm, initialisation, base)
+    if ids is None:
+        ids = _random_ids(config, seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = GPT(config)
+    seen: dict[str, Tensor] = {}
+
+    def observe(name: str, value: Tensor) -> None:
+        if name == "embedding" or name.endswith(".output"):
+            if value.requires_grad:
+                value.retain_grad()
+            seen[name] = value
+
+    logits = model(ids[:, :-1], observe=observe)  # (B, T, vocab_size)
+    loss = F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+    loss.backward()  # type: ignore[no-untyped-call]
+    gradient, similarity, contribution = [], [], []
+    before = seen["embedding"].detach()
+    for layer in range(config.n_layers):
+        output = seen[f"block.{layer}.output"]
+        found = output.grad
+        gradient.append(math.nan if found is None else found.double().norm().item())
+        after = output.detach()
+        similarity.append(token_similarity(after))
+        added = after - before if residual else after
+        contribution.append(_size(added) / max(_size(before), 1e-300))
+        before = after
+    return Stack(
+        residual,
+        norm,
+        initialisation,
+        loss.item(),
+        tuple(gradient),
+        tuple(similarity),
+        tuple(contribution),
+    )
+
+
+def stacks(
+    initialisations: tuple[Initialisation, ...] = ("fan_in", "normal"),
+    *,
+    base: ModelConfig = STACK,
+    ids: Tensor | None = None,
+    seed: int = 1,
+) -> Iterator[Stack]:
+    """Residual on and off × no norm, pre-norm, post-norm × each initialisation."""
+    for initialisation in initialisations:
+        for residual in (True, False):
+            for norm in STACK_NORMS:
+                yield stack(residual, norm, initialisation, base=base, ids=ids, seed=seed)
+
+
+def token_similarity(x: Tensor) -> float:
+    """Mean cosine between two different tokens of the same text.
+
+    Args:
+        x: (B, T, d_model), T of 2 or more.
+    """
+    rows = F.normalize(x.double(), dim=-1)
+    length = x.shape[1]
+    # The sum over all pairs is the square of the summed rows; each row with itself gives its 1.
+    pairs = rows.sum(dim=1).square().sum(dim=-1) - rows.square().sum(dim=(1, 2))  # (B,)
+    return (pairs / (length * (length - 1))).mean().item()
+
+
+@dataclass(frozen=True)
+class Racer:
+    """One short training.
+
+    Args:
+        norm: `pre` or `post`.
+        initialisation: how the weights started.
+        steps: (step, training loss) as logged (nats a token).
+        val_loss: at the end, on what the data calls validation; None where it was not measured.
+    """
+
+    norm: StackNorm
+    initialisation: Initialisation
+    steps: tuple[tuple[int, float], ...]
+    val_loss: float | None
+
+
+class RaceData(Protocol):
+    """Gives the data for a race: called with context length, batch size and seed."""
+
+    def __call__(self, context_length: int, batch_size: int, seed: int) -> Data: ...
+
+
+def race(
+    data: RaceData,
+    *,
+    initialisations: tuple[Initialisation, ...] = ("fan_in", "normal"),
+    base: ModelConfig = RACER,
+    steps: int = 120,
+    batch_size: int = 16,
+    lr: float = 1e-3,
+    seed: int = 1,
+    stop: Callable[[], bool] = never,
+) -> Iterator[Racer]:
+    """Train a pre-norm and a post-norm stack from each initialisation, alike in all else.
+
+    Constant rate, no warm-up and no clipping: what helps post-norm to train is left out on purpose.
+
+    Args:
+        data: gives training batches and the validation tokens.
+        initialisations: how the weights start.
+        base: depth, width and all else.
+        steps, batch_size, lr, seed: the training.
+        stop: asked at every step.
+    """
+    config = TrainConfig(
+        steps=steps,
+        batch_size=batch_size,
+        lr=lr,
+        beta2=0.999,
+        weight_decay=0.01,
+        decay_all=True,
+        grad_clip=None,
+        schedule="constant",
+        warmup_steps=0,
+        seed=seed,
+        dtype="float32",
+        device="cpu",
+        compile="off",
+        eval_every=steps,
+        eval_tokens=8192,
+        sample_chars=0,
+        log_every=5,
+    )
+    for initialisation in initialisations:
+        for norm in ("pre", "post"):
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                model = GPT(stack_config(True, norm, initialisation, base))
+            points: list[tuple[int, float]] = []
+            val_loss = None
+            given = data(base.context_length, batch_size, seed)
+            for event in train(model, given, config, folder=None, stop=stop):
+                if isinstance(event, Stepped) and event.logged:
+                    points.append((event.step, event.loss))
+                elif isinstance(event, Finished):
+                    val_loss = event.val_loss
+            yield Racer(norm, initialisation, tuple(points), val_loss)
+
+
+def name(residual: bool, norm: StackNorm) -> str:
+    """A stack's switches in words."""
+    norms = {
+        "none": message("no norm"),
+        "pre": message("pre-norm"),
+        "post": message("post-norm"),
+    }
+    if residual:
+        return message("{norm}, residual", norm=norms[norm])
+    return message("{norm}, no residual", norm=norms[norm])
+
+
+def gradient_picture(found: list[Stack], width: int, height: int = 300) -> str:
+    """Gradient size by layer, on a logarithmic axis; zeros and overflows have no point."""
+    return curves(
+        _lines(found, lambda one: one.gradient, positive=True),
+        width=width,
+        height=height,
+        title=message("Gradient size by layer"),
+        description=message(
+            "The norm of the loss's gradient with respect to each block's output, before training"
+        ),
+        x_label=message("layer"),
+        y_label=message("gradient norm"),
+        y_log=True,
+    )
+
+
+def similarity_picture(found: list[Stack], width: int, height: int = 300) -> str:
+    """Token similarity by layer as an SVG."""
+    return curves(
+        _lines(found, lambda one: one.similarity, positive=False),
+        width=width,
+        height=height,
+        title=message("Token similarity by layer"),
+        description=message("The mean cosine between two tokens of a text, before training"),
+        x_label=message("layer"),
+        y_label=message("mean cosine"),
+    )
+
+
+def race_picture(found: list[Racer], width: int, height: int = 300) -> str:
+    """The race's training losses as an SVG."""
+    lines = [
+        Line(
+            name=f"{one.initialisation}, {_norm_name(one.norm)}",
+            points=tuple((float(step), loss) for step, loss in one.steps if math.isfinite(loss)),
+            colour=place + 1,
+            dashed=one.norm == "post",
+        )
+        for place, one in enumerate(found)
+    ]
+    return curves(
+        lines,
+        width=width,
+        height=height,
+        title=message("A short race: pre-norm against post-norm"),
+        description=message("Training loss of deep stacks that differ in their norms' place alone"),
+        x_label=message("step"),
+        y_label=message("training loss (nats)"),
+    )
+
+
+def _norm_name(norm: StackNorm) -> str:
+    return message("pre-norm") if norm == "pre" else message("post-norm")
+
+
+def _lines(
+    found: list[Stack], values: Callable[[Stack], tuple[float, ...]], positive: bool
+) -> list[Line]:
+    lines = []
+    for place, one in enumerate(found):
+        points = tuple(
+            (float(layer + 1), value)
+            for layer, value in enumerate(values(one))
+            if math.isfinite(value) and (value > 0 or not positive)
+        )
+        lines.append(
+            Line(name(one.residual, one.norm), points, place % 6 + 1, dashed=not one.residual)
+        )
+    return lines
+
+
+def _random_ids(config: ModelConfig, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(config.vocab_size, (4, config.context_length + 1), generator=generator)
+
+
+def _size(x: Tensor) -> float:
+    return x.double().square().mean().sqrt().item()
