@@ -45,6 +45,10 @@ class Average:
         finally:
             torch._foreach_copy_(self._weights, weights)
 
+    def settle(self) -> None:
+        """Leave the mean in the model for good: training is over."""
+        torch._foreach_copy_(self._weights, self._means)
+
     def tensors(self) -> dict[str, Tensor]:
         """The mean by parameter name."""
         return dict(zip(self._names, self._means, strict=True))

@@ -118,6 +118,11 @@ def save(folder: Path, checkpoint: Checkpoint, *, is_best: bool, keep: int) -> P
     return final
 
 
+def has_checkpoints(folder: Path) -> bool:
+    """Whether a run folder holds a checkpoint, be it whole or damaged."""
+    return bool(_folders(folder / "checkpoints"))
+
+
 def load_latest(folder: Path) -> tuple[Checkpoint | None, list[Notice]]:
     """The newest checkpoint that is whole; damaged ones are set aside.
 

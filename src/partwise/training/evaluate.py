@@ -3,10 +3,11 @@
 from collections.abc import Callable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from partwise.errors import TextError
-from partwise.training.data import View, Windows
+from partwise.training.config import TrainConfig
+from partwise.training.data import Data, View, Windows
 from partwise.training.objective import Objective, upload
 
 
@@ -50,20 +51,41 @@ def evaluate(
     loss_of = objective or Objective(model)
     was_training = model.training
     model.eval()
-    # Float64 because a split may have a thousand times as many batches as float32 has digits, and
-    # on the device so that an accelerator's host never waits for a batch.
-    nats: torch.Tensor | None = None
-    tokens = 0
+    # Read at the end: an accelerator's host need not wait for any batch.
+    losses: list[Tensor] = []
+    counts: list[int] = []
     try:
         for batch in windows(view, context_length, batch_size, limit):
             if stop():
                 return None
             inputs, targets = upload(batch, loss_of.device)
-            total = loss_of(inputs, targets).double() * targets.numel()
-            nats = total if nats is None else nats + total
-            tokens += targets.numel()
+            losses.append(loss_of(inputs, targets))
+            counts.append(targets.numel())
     finally:
         model.train(was_training)
-    if nats is None:
+    if not losses:
         raise TextError("the validation part has no token to predict; give a longer text")
-    return nats.item() / tokens
+    # In float64: a split may have more tokens than float32 can count.
+    nats: float = torch.stack(losses).cpu().double().dot(torch.tensor(counts).double()).item()
+    return nats / sum(counts)
+
+
+def time_evaluation(
+    objective: Objective, data: Data, config: TrainConfig, clock: Callable[[], float]
+) -> float:
+    """Seconds that an evaluation takes, judged by two batches of it."""
+    rows = config.batch_size // config.accumulation
+    context_length = data.train.context_length
+    tokens = min(len(data.validation), config.eval_tokens or len(data.validation))
+    sample = min(tokens, 2 * rows * context_length)
+    start = clock()
+    evaluate(
+        objective.model,
+        data.validation,
+        windows=data.windows,
+        context_length=context_length,
+        batch_size=rows,
+        limit=sample,
+        objective=objective,
+    )
+    return (clock() - start) * tokens / sample

@@ -6,42 +6,31 @@ the same bits as one that was not, and why evaluating, logging or sampling in be
 nothing.
 """
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from partwise.errors import RunError
 from partwise.machine import compile_check, pick_device, pick_precision
 from partwise.messages import Notice
 from partwise.storage import sweep
-from partwise.training.average import Average
-from partwise.training.checkpoint import Checkpoint, load_latest, load_weights, save, weights_of
+from partwise.training.checkpoint import has_checkpoints, load_latest, save
 from partwise.training.config import TrainConfig
 from partwise.training.data import Data
-from partwise.training.evaluate import evaluate, never
-from partwise.training.events import (
-    Evaluated,
-    Event,
-    Finished,
-    Reason,
-    Said,
-    Saved,
-    Started,
-    Stepped,
-)
+from partwise.training.evaluate import evaluate, never, time_evaluation
+from partwise.training.events import Event, Reason, Said, Saved, Started, Stepped
 from partwise.training.failure import bad_weight, not_finite
 from partwise.training.objective import Objective, upload
-from partwise.training.optim import build_optimizers, pack, trained, unpack
+from partwise.training.optim import trained
 from partwise.training.plan import Pace, check_ends, foreseen
 from partwise.training.precision import Precision
-from partwise.training.progress import Progress
 from partwise.training.schedule import rate, warmup_steps
+from partwise.training.state import State
 from partwise.training.step import make_step, seed_step
 
 # Seconds between two signs of life when steps are slow.
@@ -64,6 +53,8 @@ def train(
     often the run was interrupted; a limit in minutes, which depends on the clock, aside. On a GPU
     the same random numbers are drawn, but sums may be taken in another order.
 
+    With `ema_decay` the model ends with the averaged weights, which are the ones that were judged.
+
     Args:
         model: ids (B, T) -> logits (B, T, vocab_size); its weights are taken as they are.
         data: training batches and validation tokens.
@@ -80,12 +71,18 @@ def train(
 
     Raises:
         ConfigError: the settings have no end, or this machine cannot honour them.
-        RunError, StorageError: a checkpoint does not fit the model, or cannot be read or written.
+        RunError: the folder holds another run, or its checkpoint does not fit the model.
+        StorageError: a checkpoint cannot be read or written.
         TrainingError: a loss, gradient or weight is no longer finite.
     """
     began = clock()
     check_ends(config)
+    if folder is not None and not resume and has_checkpoints(folder):
+        raise RunError(
+            "{folder} already holds a run; resume it, or give another folder", folder=folder
+        )
     threads_before = torch.get_num_threads()
+    was_training = model.training
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     try:
@@ -93,14 +90,11 @@ def train(
         device = pick_device(config.device)
         dtype, reason_for_dtype = pick_precision(config.dtype, device)
         yield Said(reason_for_dtype)
-        precision = Precision(device, dtype)
         model.to(device)
         model.train()
-        optimizers = build_optimizers(model, config)
-        average = None if config.ema_decay is None else Average(model, config.ema_decay)
-        objective = Objective(model, precision)
-        step = make_step(objective, optimizers, config)
-        progress = Progress()
+        state = State(model, config, Precision(device, dtype))
+        objective = Objective(model, state.precision)
+        step = make_step(objective, state.optimizers, config)
 
         # --- Go on from a checkpoint --------------------------------------------------------------
         saved_at = None
@@ -110,15 +104,9 @@ def train(
             for notice in notices:
                 yield Said(notice)
             if checkpoint is not None:
-                load_weights(model, checkpoint.weights)
-                state = checkpoint.state
-                unpack(model, optimizers, checkpoint.optimizer, state["optimizer"])
-                if average is not None and checkpoint.averaged is not None:
-                    average.load(checkpoint.averaged)
-                if precision.scaler is not None and state["scaler"] is not None:
-                    precision.scaler.load_state_dict(state["scaler"])
-                progress = Progress(**state["progress"])
-                saved_at = progress.step
+                state.restore(checkpoint)
+                saved_at = checkpoint.step
+        progress = state.progress
         began -= progress.seconds
 
         # --- Compile, once and before anything depends on it --------------------------------------
@@ -126,31 +114,30 @@ def train(
         inputs, targets = upload(data.train.batch(progress.step), device)
         if config.compile == "on" or (config.compile == "auto" and device.type == "cuda"):
             check = compile_check(device.type)
-            failed: Notice | None = check.reason
+            refusal: Notice | None = check.reason
             if check.works:
-                failed = objective.compile(inputs[:rows], targets[:rows], config.label_smoothing)
-            if failed is not None:
-                yield Said(failed)
+                refusal = objective.compile(inputs[:rows], targets[:rows], config.label_smoothing)
+            if refusal is not None:
+                yield Said(refusal)
 
+        # --- Say what begins ----------------------------------------------------------------------
         limit = foreseen(config, data)
         budget = None if config.minutes is None else 60 * config.minutes
         tokens_per_step = data.train.batch_size * data.train.context_length
-        save_every = config.checkpoint_every or config.eval_every
-        batches = data.ahead(data.train, progress.step)
-        pace = Pace()
-        unread: list[Tensor] = []
-        told_at, told_tokens = clock(), progress.tokens
         yield Started(
             step=progress.step,
             total=limit[0] if limit else progress.planned_total,
             parameters=sum(parameter.numel() for _, parameter in trained(model)),
             tokens_per_step=tokens_per_step,
             device=str(device),
-            dtype=precision.name,
+            dtype=state.precision.name,
             compiled=objective.compiled,
             threads=torch.get_num_threads(),
             resumed=saved_at is not None,
         )
+        changes = state.changes(objective)
+        if changes is not None:
+            yield Said(changes)
         if limit is not None and warmup_steps(limit[0], config) < config.warmup_steps:
             yield Said(
                 Notice(
@@ -162,12 +149,25 @@ def train(
                 )
             )
 
+        batches = data.ahead(data.train, progress.step)
+        save_every = config.checkpoint_every or config.eval_every
+        pace = Pace()
+        unread: list[Tensor] = []  # losses that are still on the device
+        broken: tuple[int, float] | None = None  # the step and the loss that are not finite
+        told_at, told_tokens = clock(), progress.tokens
+
         while True:
+            if broken is not None:
+                yield progress.finished("not_finite")
+                raise not_finite(objective, inputs, *broken, config)
+
             # --- Is it over? ----------------------------------------------------------------------
             paused_at = clock()
             progress.seconds = paused_at - began
             reason: Reason | None = progress.ended(config, limit)
-            if budget is not None and progress.seconds + pace.evaluation >= budget:
+            # The last evaluation belongs to the minutes; the first step is taken in any case.
+            spent = progress.seconds + pace.evaluation
+            if budget is not None and spent >= budget and progress.step > 0:
                 reason = reason or "minutes"
             if stop():
                 reason = "interrupted"
@@ -177,8 +177,7 @@ def train(
             due = progress.step % config.eval_every == 0 or reason not in (None, "interrupted")
             evaluating = due and progress.step != progress.evaluated_at
             if evaluating:
-                _read(unread, progress)
-                with average.in_place() if average else nullcontext():
+                with state.average.in_place() if state.average else nullcontext():
                     val_loss = evaluate(
                         model,
                         data.validation,
@@ -192,83 +191,91 @@ def train(
                     if val_loss is None:
                         reason = "interrupted"
                     elif not math.isfinite(val_loss):
-                        yield _finished("not_finite", progress)
-                        raise not_finite(objective, inputs, progress.step, val_loss, config)
+                        broken = progress.step, val_loss
+                        continue
                     else:
                         is_best = progress.judge(val_loss)
                         progress.seconds = clock() - began
                         # Yielded while the averaged weights are in place: whoever samples now hears
                         # what was judged.
-                        yield _evaluated(progress, is_best)
+                        yield progress.evaluated(is_best)
+                        reason = reason or progress.ended(config, limit)
                 model.train()
-                reason = reason or progress.ended(config, limit)
 
             # --- Save -----------------------------------------------------------------------------
             due = reason is not None or progress.step % save_every == 0
-            if (
-                folder is not None
-                and progress.step > 0
-                and (is_best or (due and progress.step != saved_at))
-            ):
-                _read(unread, progress)
+            due = is_best or (due and progress.step != saved_at)
+            if due and folder is not None and progress.step > 0:
+                progress.take(unread)
+                # A loss shows a bad weight one step late, and such weights must not be kept.
                 if bad_weight(model) is not None:
-                    yield _finished("not_finite", progress)
-                    raise not_finite(objective, inputs, progress.step, progress.mean, config)
+                    broken = progress.step, progress.loss
+                    continue
                 progress.seconds = clock() - began
-                checkpoint = _checkpoint(model, optimizers, average, precision, progress, config)
-                path = save(folder, checkpoint, is_best=is_best, keep=config.keep_checkpoints)
+                path = save(
+                    folder,
+                    state.checkpoint(objective),
+                    is_best=is_best,
+                    keep=config.keep_checkpoints,
+                )
                 saved_at = progress.step
                 yield Saved(progress.step, path)
 
+            # --- End ------------------------------------------------------------------------------
             if reason is not None:
+                if state.average is not None:
+                    state.average.settle()
                 progress.seconds = clock() - began
-                yield _finished(reason, progress)
+                yield progress.finished(reason)
                 return
+
+            # --- How many steps fit into the minutes? ---------------------------------------------
             if evaluating:
                 pace.evaluation = clock() - paused_at
-
-            # --- How many steps fit into the minutes ----------------------------------------------
-            if budget is not None and limit is None:
+            # Planned when the first steps have shown the speed. Each evaluation shows what it really
+            # takes, and whether the machine still is as fast; the plan is corrected by that.
+            unplanned = progress.planned_total is None
+            if (
+                budget is not None
+                and limit is None
+                and (unplanned or evaluating)
+                and pace.ready(clock() - began, budget)
+            ):
+                if unplanned and not pace.evaluation:
+                    pace.evaluation = time_evaluation(objective, data, config, clock)
                 elapsed = clock() - began
-                planned = progress.planned_total
-                if pace.ready(elapsed, budget) and (planned is None or evaluating):
-                    if planned is None:
-                        pace.evaluation = _time_evaluation(objective, data, config, rows, clock)
-                    progress.planned_total = pace.total(
-                        progress.step, clock() - began, budget, config.eval_every
-                    )
+                progress.planned_total = pace.total(
+                    progress.step, elapsed, budget, config.eval_every
+                )
 
             # --- One step -------------------------------------------------------------------------
             stepped_from = clock()
             total = limit[0] if limit else progress.planned_total
-            multiplier = rate(progress.step, total, config)
             logged = (progress.step + 1) % config.log_every == 0
             inputs, targets = upload(next(batches), device)
             seed_step(device, config.seed, progress.step)
-            update = step(inputs, targets, multiplier, measure=logged)
+            update = step(inputs, targets, rate(progress.step, total, config), measure=logged)
             if not update.applied:
-                loss = update.loss.item()
-                yield _finished("not_finite", progress)
-                raise not_finite(objective, inputs, progress.step + 1, loss, config)
+                broken = progress.step + 1, update.loss.item()
+                continue
             progress.step += 1
             progress.tokens += tokens_per_step
             unread.append(update.loss)
-            if average is not None:
-                average.update(progress.step)
+            if state.average is not None:
+                state.average.update(progress.step)
 
             # --- Tell -----------------------------------------------------------------------------
-            now = clock()
-            if logged or now - told_at >= _HEARTBEAT:
-                _read(unread, progress)
-                if not math.isfinite(progress.loss_sum):
-                    yield _finished("not_finite", progress)
-                    raise not_finite(objective, inputs, progress.step, progress.mean, config)
+            if logged or clock() - told_at >= _HEARTBEAT:
+                progress.take(unread)
+                if not math.isfinite(progress.loss) or state.precision.exhausted:
+                    broken = progress.step, progress.loss
+                    continue
                 now = clock()
                 progress.seconds = now - began
                 yield Stepped(
                     step=progress.step,
-                    loss=progress.mean,
-                    lr=optimizers[0].param_groups[0]["lr"],
+                    loss=progress.loss,
+                    lr=state.optimizers[0].param_groups[0]["lr"],
                     grad_norm=None if update.grad_norm is None else update.grad_norm.item(),
                     tokens=progress.tokens,
                     seconds=progress.seconds,
@@ -282,83 +289,4 @@ def train(
             pace.stepped(clock() - stepped_from)
     finally:
         torch.set_num_threads(threads_before)
-
-
-def _read(unread: list[Tensor], progress: Progress) -> None:
-    """Take the losses of the last steps off the device; the only moment when the host waits."""
-    if unread:
-        for loss in torch.stack(unread).tolist():
-            progress.loss_sum += loss
-        progress.loss_count += len(unread)
-        unread.clear()
-
-
-def _evaluated(progress: Progress, is_best: bool) -> Evaluated:
-    assert progress.val_loss is not None
-    assert progress.best_val_loss is not None
-    assert progress.best_step is not None
-    return Evaluated(
-        step=progress.step,
-        val_loss=progress.val_loss,
-        best_val_loss=progress.best_val_loss,
-        best_step=progress.best_step,
-        is_best=is_best,
-        tokens=progress.tokens,
-        seconds=progress.seconds,
-    )
-
-
-def _finished(reason: Reason, progress: Progress) -> Finished:
-    return Finished(
-        reason=reason,
-        step=progress.step,
-        tokens=progress.tokens,
-        seconds=progress.seconds,
-        val_loss=progress.val_loss,
-        best_val_loss=progress.best_val_loss,
-        best_step=progress.best_step,
-    )
-
-
-def _checkpoint(
-    model: nn.Module,
-    optimizers: list[torch.optim.Optimizer],
-    average: Average | None,
-    precision: Precision,
-    progress: Progress,
-    config: TrainConfig,
-) -> Checkpoint:
-    weights = weights_of(model)
-    tensors, plain = pack(model, optimizers)
-    state: dict[str, Any] = {
-        "progress": dataclasses.asdict(progress),
-        "optimizer": plain,
-        "scaler": None if precision.scaler is None else precision.scaler.state_dict(),
-        "config": dataclasses.asdict(config),
-    }
-    return Checkpoint(
-        step=progress.step,
-        weights=weights,
-        averaged=None if average is None else {**weights, **average.tensors()},
-        optimizer=tensors,
-        state=state,
-    )
-
-
-def _time_evaluation(
-    objective: Objective, data: Data, config: TrainConfig, rows: int, clock: Callable[[], float]
-) -> float:
-    """Seconds that an evaluation takes, from two batches of it."""
-    tokens = min(len(data.validation), config.eval_tokens or len(data.validation))
-    sample = min(tokens, 2 * rows * data.train.context_length)
-    start = clock()
-    evaluate(
-        objective.model,
-        data.validation,
-        windows=data.windows,
-        context_length=data.train.context_length,
-        batch_size=rows,
-        limit=sample,
-        objective=objective,
-    )
-    return (clock() - start) * tokens / sample
+        model.train(was_training)

@@ -28,6 +28,11 @@ class Precision:
         """The precision as the settings name it."""
         return str(self.dtype).removeprefix("torch.")
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether gradients overflow float16 even when the loss is all but nothing."""
+        return self.scaler is not None and self.scaler.get_scale() < 1e-6
+
     def autocast(self) -> AbstractContextManager[object]:
         """Compute matrix products in this precision inside the `with`."""
         if self.dtype == torch.float32:

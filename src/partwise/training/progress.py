@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
 from partwise.training.config import TrainConfig
-from partwise.training.events import Reason
+from partwise.training.events import Evaluated, Finished, Reason
 
 
 @dataclass
@@ -37,9 +40,18 @@ class Progress:
     loss_count: int = 0
 
     @property
-    def mean(self) -> float:
+    def loss(self) -> float:
         """Mean training loss since the last logged step (nats a token); NaN before the next one."""
         return self.loss_sum / self.loss_count if self.loss_count else float("nan")
+
+    def take(self, losses: list[Tensor]) -> None:
+        """Take losses off the device and out of the list; the only moment when the host waits."""
+        if losses:
+            # One by one: the sum must not depend on how many were waiting.
+            for loss in torch.stack(losses).tolist():
+                self.loss_sum += loss
+            self.loss_count += len(losses)
+            losses.clear()
 
     def judge(self, val_loss: float) -> bool:
         """Take in a validation loss; True when it is the best so far."""
@@ -55,7 +67,7 @@ class Progress:
         """The limit that is met now, apart from the minutes on the clock."""
         if limit is not None and self.step >= limit[0]:
             return limit[1]
-        if self.planned_total is not None and self.step >= self.planned_total:
+        if self.planned_total is not None and limit is None and self.step >= self.planned_total:
             return "minutes"
         target = config.target_loss
         if target is not None and self.val_loss is not None and self.val_loss <= target:
@@ -63,3 +75,30 @@ class Progress:
         if config.patience is not None and self.stale >= config.patience:
             return "patience"
         return None
+
+    def evaluated(self, is_best: bool) -> Evaluated:
+        """The event that tells what `judge` took in."""
+        assert self.val_loss is not None
+        assert self.best_val_loss is not None
+        assert self.best_step is not None
+        return Evaluated(
+            step=self.step,
+            val_loss=self.val_loss,
+            best_val_loss=self.best_val_loss,
+            best_step=self.best_step,
+            is_best=is_best,
+            tokens=self.tokens,
+            seconds=self.seconds,
+        )
+
+    def finished(self, reason: Reason) -> Finished:
+        """The event that ends a run here."""
+        return Finished(
+            reason=reason,
+            step=self.step,
+            tokens=self.tokens,
+            seconds=self.seconds,
+            val_loss=self.val_loss,
+            best_val_loss=self.best_val_loss,
+            best_step=self.best_step,
+        )
