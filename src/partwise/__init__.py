@@ -6,13 +6,37 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from partwise.model.attention import Attention as Attention
+    from partwise.model.block import Block as Block
+    from partwise.model.cache import KVCache as KVCache
     from partwise.model.config import ModelConfig as ModelConfig
+    from partwise.model.cross_attention import CrossAttention as CrossAttention
+    from partwise.model.feedforward import FeedForward as FeedForward
     from partwise.model.gpt import GPT as GPT
+    from partwise.model.norm import BatchNorm as BatchNorm
+    from partwise.model.norm import LayerNorm as LayerNorm
+    from partwise.model.norm import RMSNorm as RMSNorm
+    from partwise.model.position import Alibi as Alibi
+    from partwise.model.position import Rotary as Rotary
+    from partwise.model.position import Sinusoidal as Sinusoidal
+    from partwise.model.trace import trace as trace
 
 # Where each public name lives. They load when first used, so that `partwise --help` needs no torch.
 _HOMES = {
     "GPT": "partwise.model.gpt",
     "ModelConfig": "partwise.model.config",
+    "Block": "partwise.model.block",
+    "Attention": "partwise.model.attention",
+    "CrossAttention": "partwise.model.cross_attention",
+    "FeedForward": "partwise.model.feedforward",
+    "LayerNorm": "partwise.model.norm",
+    "RMSNorm": "partwise.model.norm",
+    "BatchNorm": "partwise.model.norm",
+    "Rotary": "partwise.model.position",
+    "Alibi": "partwise.model.position",
+    "Sinusoidal": "partwise.model.position",
+    "KVCache": "partwise.model.cache",
+    "trace": "partwise.model.trace",
 }
 
 __all__ = ["__version__", *_HOMES]

@@ -29,7 +29,7 @@ class Computed(nn.Module):
     def fill(self, device: torch.device, dtype: torch.dtype) -> None:
         """Compute every buffer anew."""
         for name, exact in self.tables().items():
-            self.register_buffer(name, exact.to(device, dtype), persistent=False)
+            self.register_buffer(name, exact.to(dtype).to(device), persistent=False)
 
     def fill_like(self, other: Tensor) -> None:
         """Compute every buffer anew, on the device and in the number format of `other`."""
@@ -123,10 +123,10 @@ class Rotary(Computed):
     def fill(self, device: torch.device, dtype: torch.dtype) -> None:
         super().fill(device, dtype)
         # Angles of late positions lose their digits in a short format, so these stay in float64
-        # wherever the device knows it (Apple's does not).
+        # wherever the device knows it. Apple's does not, and would refuse a buffer in that format.
         wide = torch.float32 if device.type == "mps" else torch.float64
         frequencies = torch.tensor(self.exact, dtype=torch.float64, device="cpu")
-        self.register_buffer("frequencies", frequencies.to(device, wide), persistent=False)
+        self.frequencies = frequencies.to(wide).to(device)
 
     def forward(self, positions: Tensor, within: bool = True) -> tuple[Tensor, Tensor]:
         """The turns of `positions`, for `rotate`.
