@@ -1,0 +1,192 @@
+"""Training inside a run folder: what is settled once, what is written down, what is sampled."""
+
+import dataclasses
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+import torch
+
+from partwise.errors import ConfigError
+from partwise.machine import cores, pick_device, pick_precision
+from partwise.machine.facts import version_of
+from partwise.messages import Notice
+from partwise.model.gpt import GPT
+from partwise.run.record import Record, Resolved, write_record
+from partwise.sampling.config import SampleConfig
+from partwise.sampling.generate import complete
+from partwise.settings import build
+from partwise.storage import write_atomic
+from partwise.text.batches import Batches, ahead, windows
+from partwise.text.prepare import Prepared
+from partwise.text.tokenizers import Tokenizer
+from partwise.training.config import TrainConfig
+from partwise.training.data import Data
+from partwise.training.events import Evaluated, Event, Said, Started
+from partwise.training.listeners import JsonLines, Listener, TensorBoard, WandB
+from partwise.training.loop import train
+
+METRICS = "metrics.jsonl"
+SAMPLES = "samples"
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A text was sampled along the way.
+
+    Args:
+        step: steps done.
+        text: what the model wrote.
+        path: the file that holds it.
+    """
+
+    step: int
+    text: str
+    path: Path
+
+
+def train_in(
+    folder: Path,
+    record: Record,
+    model: GPT,
+    prepared: Prepared,
+    *,
+    resume: bool,
+    stop: Callable[[], bool],
+    settle: Callable[[Record], None],
+) -> Iterator[Event | Sampled]:
+    """Train `model`, and write metrics, samples and checkpoints into `folder`.
+
+    Args:
+        folder: the run folder, whose lock the caller holds.
+        record: what it says.
+        model: before its first step.
+        prepared: the text.
+        resume: go on from the last checkpoint, if there is one.
+        stop: asked before every step; True saves and ends.
+        settle: is given the record once all choices are made, if that changed it.
+
+    Yields:
+        What happens, the samples among it; the last is a Finished.
+    """
+    config, notices, said = _settled(record)
+    yield from map(Said, notices)
+    listeners = _listeners(folder, config)
+    data = _data(record, prepared, config)
+    events = train(model, data, config, folder=folder, resume=resume, stop=stop)
+    try:
+        # Closed with us, so that whoever stops listening also ends the training.
+        with closing(cast("Generator[Event, None, None]", events)):
+            for event in events:
+                if event == said:
+                    continue
+                if isinstance(event, Started):
+                    _forget_samples(folder, event.step)
+                    chosen = _chosen(event)
+                    if chosen != record.resolved:
+                        record = dataclasses.replace(record, resolved=chosen)
+                        write_record(folder, record)
+                        settle(record)
+                for listener in listeners:
+                    listener(event)
+                yield event
+                if isinstance(event, Evaluated) and config.sample_chars:
+                    yield _sample(folder, model, prepared.tokenizer, config, event.step)
+    finally:
+        for listener in listeners:
+            listener.close()
+
+
+def _settled(record: Record) -> tuple[TrainConfig, list[Notice], Said | None]:
+    """The training with what was chosen when it began, or what follows from this machine.
+
+    Returns:
+        The settings, what to tell the user, and what the training would say of its own that
+        is not true of a choice that was made earlier.
+    """
+    asked, before = record.train, record.resolved
+    if before is None:
+        threads = asked.threads or min(torch.get_num_threads(), cores())
+        return dataclasses.replace(asked, threads=threads), [], None
+    notices = []
+    device = before.device
+    try:
+        pick_device(device)
+    except ConfigError:
+        device = str(pick_device("auto"))
+        notices.append(
+            Notice(
+                "this run was trained on {before}, which is not here; it goes on on {device}, "
+                "and will end in other bits than it would have there",
+                before=before.device,
+                device=device,
+            )
+        )
+    if before.torch != version_of("torch"):
+        notices.append(
+            Notice(
+                "this run was trained with torch {before} and goes on with {now}; the last "
+                "digits may differ",
+                before=before.torch,
+                now=version_of("torch"),
+            )
+        )
+    compiled = "on" if before.compiled else "off"
+    kept = {"device": device, "dtype": before.dtype, "threads": before.threads}
+    config = build(TrainConfig, {**kept, "compile": compiled}, asked)
+    said = None
+    if asked.dtype == "auto":
+        said = Said(pick_precision(before.dtype, pick_device(device))[1])
+    return config, notices, said
+
+
+def _chosen(event: Started) -> Resolved:
+    return Resolved(
+        device=event.device,
+        dtype=event.dtype,
+        compiled=event.compiled,
+        threads=event.threads,
+        torch=str(version_of("torch")),
+    )
+
+
+def _forget_samples(folder: Path, step: int) -> None:
+    """Take away the samples of steps that are trained again."""
+    for sample in (folder / SAMPLES).glob("step-*.txt"):
+        number = sample.stem.removeprefix("step-")
+        if number.isdecimal() and int(number) > step:
+            sample.unlink()
+
+
+def _data(record: Record, prepared: Prepared, config: TrainConfig) -> Data:
+    context = record.model.context_length
+    return Data(
+        train=Batches(prepared.train, context, config.batch_size, config.seed),
+        validation=prepared.validation,
+        windows=windows,
+        train_tokens=len(prepared.train),
+        ahead=partial(ahead, workers=record.data.workers),
+    )
+
+
+def _listeners(folder: Path, config: TrainConfig) -> list[Listener]:
+    listeners: list[Listener] = [JsonLines(folder / METRICS)]
+    if config.tensorboard:
+        listeners.append(TensorBoard(folder / "tensorboard"))
+    if config.wandb is not None:
+        listeners.append(WandB(config.wandb, folder.absolute().name, dataclasses.asdict(config)))
+    return listeners
+
+
+def _sample(
+    folder: Path, model: GPT, tokenizer: Tokenizer, config: TrainConfig, step: int
+) -> Sampled:
+    """Let the model write, always with the same luck, so that samples can be compared."""
+    drawn = SampleConfig(chars=config.sample_chars, seed=config.seed)
+    (text,) = complete(model, tokenizer, "", drawn)
+    path = folder / SAMPLES / f"step-{step:06d}.txt"
+    write_atomic(path, text.encode("utf-8", "replace"))
+    return Sampled(step, text, path)
