@@ -43,6 +43,7 @@ class BPETokenizer:
 
     Args:
         source: the content of a tokenizer.json.
+        label: what a message calls it.
         special_tokens: read the names of special tokens in a text as those tokens; otherwise they
             are ordinary text.
 
@@ -52,22 +53,24 @@ class BPETokenizer:
 
     unit = "tokens"
 
-    def __init__(self, source: str, *, special_tokens: bool = False) -> None:
+    def __init__(
+        self, source: str, *, label: str = "tokenizer.json", special_tokens: bool = False
+    ) -> None:
         try:
             self._value: dict[str, Any] = json.loads(source)
             self._rust = _build(self._value, special_tokens)
         except Exception as error:
             # The library raises Exception itself, with the reason as its text.
             raise TextError(
-                "this tokenizer.json cannot be used: {reason}; give one that the tokenizers "
-                "library wrote",
+                "{label} cannot be used: {reason}; give one that the tokenizers library wrote",
+                label=label,
                 reason=str(error).splitlines()[0] if str(error) else type(error).__name__,
             ) from error
         self._source = source
         self.special_tokens = special_tokens
         vocabulary = self._rust.get_vocab(with_added_tokens=True)
         if not vocabulary:
-            raise TextError("this tokenizer.json has no tokens; give one with a vocabulary")
+            raise TextError("{label} has no tokens; give one with a vocabulary", label=label)
         self.vocab_size = max(vocabulary.values()) + 1
         self.name = f"{self._value['model']['type'].lower()}-{self.vocab_size}"
         self._pieces: Pieces | None = pieces_of(self._value, vocabulary)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from partwise.errors import TextError
 from partwise.messages import Notice
-from partwise.storage import cache_folder, write_atomic
+from partwise.storage import cache_folder, sha256_file, write_atomic
 from partwise.storage.faults import reading
 
 NAMES = ("shakespeare", "tinyshakespeare")
@@ -73,8 +73,8 @@ def speeches_of(play: str) -> list[str]:
     Args:
         play: headings `# …`, names `**NAME**` on a line of their own, directions `_…_`.
     """
-    # Directions may reach over lines, and stand within a spoken one.
-    play = re.sub(r"(?<![A-Za-z])_[^_]*_(?![A-Za-z])", "", play)
+    # Directions may reach over lines, stand within a spoken one, and hold a bracketed one.
+    play = re.sub(r"_[^_]*(?:_\\\[[^_]*)?_", "", play)
     speeches: list[list[str]] = []
     for raw in play.splitlines():
         line = raw.rstrip()
@@ -105,20 +105,19 @@ def tinyshakespeare(
         TextError: it cannot be had, or what was found is another text.
     """
     kept = (cache or cache_folder()) / "corpora" / FILE
-    if kept.is_file() and _is_right(kept.read_bytes()):
+    if kept.is_file() and _is_right(kept):
         return kept
     folder = os.environ.get("PARTWISE_DATA")
     if folder:
         given = Path(folder).expanduser() / FILE
         if given.is_file():
-            with reading(given):
-                if not _is_right(given.read_bytes()):
-                    raise TextError(
-                        "{path} is not tiny Shakespeare: its SHA-256 is not {wanted}…; replace it, "
-                        "or unset PARTWISE_DATA",
-                        path=given,
-                        wanted=SHA256[:12],
-                    )
+            if not _is_right(given):
+                raise TextError(
+                    "{path} is not tiny Shakespeare: its SHA-256 is not {wanted}…; replace it, or "
+                    "unset PARTWISE_DATA",
+                    path=given,
+                    wanted=SHA256[:12],
+                )
             return given
     if offline:
         raise TextError(
@@ -138,7 +137,7 @@ def tinyshakespeare(
             reason=error,
             file=FILE,
         ) from error
-    if not _is_right(data):
+    if hashlib.sha256(data).hexdigest() != SHA256:
         raise TextError(
             "{address} did not answer with tiny Shakespeare: its SHA-256 is not {wanted}…; name a "
             "folder that holds {file} with PARTWISE_DATA, or use the corpus shakespeare",
@@ -150,5 +149,5 @@ def tinyshakespeare(
     return kept
 
 
-def _is_right(data: bytes) -> bool:
-    return hashlib.sha256(data).hexdigest() == SHA256
+def _is_right(path: Path) -> bool:
+    return path.stat().st_size == BYTES and sha256_file(path) == SHA256

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from partwise.errors import StorageError, TextError
 from partwise.messages import Notice
-from partwise.storage import require_free
+from partwise.storage import require_free, sweep
 from partwise.text.batches import require_tokens
 from partwise.text.char import CharTokenizer, named, unknown_characters
 from partwise.text.choose import choose_tokenizer
@@ -155,15 +155,19 @@ def _token_file(
 ) -> TokenFile:
     made_of = [found.fingerprint, tokenizer.fingerprint, config.unknown, config.shard_tokens]
     key = hashlib.sha256(json.dumps([VERSION, *made_of]).encode("ascii")).hexdigest()[:32]
-    folder = cache / "tokens" / key
-    with in_turn(folder.with_suffix(".lock")):
+    place = cache / "tokens" / key
+    folder = place / "tokens"
+    with in_turn(place / "lock"):
+        sweep(place)
         try:
             return TokenFile(folder, tokenizer, verify=True)
         except (StorageError, TextError):
             # Not there yet, torn, or of another version: in each case it is made from the text.
             pass
-        width = dtype_for(tokenizer.vocab_size).itemsize
-        require_free(folder, found.characters * width)
+        # A piece of a BPE is seldom shorter than 4 bytes; a full disk is met all the same.
+        guesses = {"characters": found.characters, "bytes": found.bytes}
+        tokens = guesses.get(tokenizer.unit, found.bytes // 4)
+        require_free(folder, tokens * dtype_for(tokenizer.vocab_size).itemsize)
         write_tokens(
             folder,
             _encoded(source, tokenizer, config, meter),

@@ -47,13 +47,13 @@ def summary(
 
 def _unusual(found: Scan) -> Iterator[Notice]:
     if found.marks:
-        yield Notice("{count} byte-order marks, kept as they are", count=f"{found.marks:,}")
+        yield Notice("byte-order marks, kept as they are: {count}", count=f"{found.marks:,}")
     if found.crlf:
-        yield Notice("{count} line ends are CRLF, kept as they are", count=f"{found.crlf:,}")
+        yield Notice("line ends that are CRLF, kept as they are: {count}", count=f"{found.crlf:,}")
     if found.nul:
-        yield Notice("{count} NUL characters, kept as they are", count=f"{found.nul:,}")
+        yield Notice("NUL characters, kept as they are: {count}", count=f"{found.nul:,}")
     if found.replaced:
         yield Notice(
-            "{count} characters are U+FFFD, which stands for bytes that are not UTF-8",
+            "characters U+FFFD, which stand for bytes that are not UTF-8: {count}",
             count=f"{found.replaced:,}",
         )

@@ -92,5 +92,5 @@ def load_tokenizer(path: Path, *, special_tokens: bool = False) -> Tokenizer:
         # The one import that costs time, made only when such a file is met.
         from partwise.text.bpe import BPETokenizer
 
-        return BPETokenizer(data.decode("utf-8"), special_tokens=special_tokens)
+        return BPETokenizer(data.decode("utf-8"), label=str(path), special_tokens=special_tokens)
     raise TextError("{path} does not describe a tokenizer; give a tokenizer.json", path=path)
