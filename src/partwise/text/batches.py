@@ -165,21 +165,17 @@ def require_tokens(
     if len(view) > context_length:
         return
     fits = (len(view) if shortest is None else min(shortest, len(view))) - 1
-    part = Notice("validation") if split == "validation" else Notice("training")
+    values = {
+        "part": Notice("the training part"),
+        "have": view.count(len(view)),
+        "need": f"{context_length + 1:,}",
+    }
+    if split == "validation":
+        values["part"] = Notice("the validation part")
     if fits < 1:
-        raise TextError(
-            "the {part} part has {have} {unit} where {need} are needed; give a longer text",
-            part=part,
-            have=f"{len(view):,}",
-            unit=view.unit,
-            need=f"{context_length + 1:,}",
-        )
+        raise TextError("{part} has {have} where {need} are needed; give a longer text", **values)
     raise TextError(
-        "the {part} part has {have} {unit} where {need} are needed; "
-        "context_length={fits} would fit",
-        part=part,
-        have=f"{len(view):,}",
-        unit=view.unit,
-        need=f"{context_length + 1:,}",
+        "{part} has {have} where {need} are needed; context_length={fits} would fit",
+        **values,
         fits=fits,
     )

@@ -27,13 +27,6 @@ HEADER = "header.json"
 Ids = npt.NDArray[Any]
 
 
-def unit_notice(unit: str) -> Notice:
-    """What a tokenizer's tokens are called, in the reader's language."""
-    if unit == "characters":
-        return Notice("characters")
-    return Notice("bytes") if unit == "bytes" else Notice("tokens")
-
-
 @dataclass(frozen=True)
 class Header:
     """What a token file holds.
@@ -138,10 +131,17 @@ class TokenView:
         self.start = start
         self.stop = max(start, stop)
 
-    @property
-    def unit(self) -> Notice:
-        """What the tokens are called."""
-        return unit_notice(self.file.header.unit)
+    def count(self, number: int) -> Notice:
+        """`number` tokens of this text as a reader calls them: characters, bytes or tokens."""
+        shown = f"{number:,}"
+        unit = self.file.header.unit
+        if unit == "characters":
+            return Notice("{count} characters", count=shown)
+        return (
+            Notice("{count} bytes", count=shown)
+            if unit == "bytes"
+            else Notice("{count} tokens", count=shown)
+        )
 
     def __len__(self) -> int:
         return self.stop - self.start
