@@ -6,6 +6,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from partwise.errors import PartwiseError as PartwiseError
+    from partwise.front import load as load
+    from partwise.front import sample as sample
+    from partwise.front import train as train
     from partwise.model.attention import Attention as Attention
     from partwise.model.block import Block as Block
     from partwise.model.cache import KVCache as KVCache
@@ -20,9 +24,21 @@ if TYPE_CHECKING:
     from partwise.model.position import Rotary as Rotary
     from partwise.model.position import Sinusoidal as Sinusoidal
     from partwise.model.trace import trace as trace
+    from partwise.run import Run as Run
+    from partwise.sampling.config import SampleConfig as SampleConfig
+    from partwise.text.config import DataConfig as DataConfig
+    from partwise.training.config import TrainConfig as TrainConfig
 
 # Where each public name lives. They load when first used, so that `partwise --help` needs no torch.
 _HOMES = {
+    "train": "partwise.front",
+    "load": "partwise.front",
+    "sample": "partwise.front",
+    "Run": "partwise.run",
+    "TrainConfig": "partwise.training.config",
+    "DataConfig": "partwise.text.config",
+    "SampleConfig": "partwise.sampling.config",
+    "PartwiseError": "partwise.errors",
     "GPT": "partwise.model.gpt",
     "ModelConfig": "partwise.model.config",
     "Block": "partwise.model.block",

@@ -1,0 +1,108 @@
+"""The front door in Python: `train` a text, `load` a run, `sample` from it."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+from partwise.budget.choices import DEFAULT, choose, start
+from partwise.errors import ConfigError
+from partwise.model.config import ModelConfig
+from partwise.run import Run, Sampled, find
+from partwise.sampling.config import SampleConfig
+from partwise.sampling.generate import complete
+from partwise.settings import build
+from partwise.storage import cache_folder
+from partwise.text.config import DataConfig
+from partwise.text.prepare import prepare
+from partwise.training.config import TrainConfig
+from partwise.training.events import Event, Said
+
+Listen: TypeAlias = Callable[[Event | Sampled], object]
+
+
+def train(
+    text: str | Path,
+    *,
+    model: ModelConfig | str | None = None,
+    train: TrainConfig | None = None,
+    data: DataConfig | None = None,
+    name: str | None = None,
+    root: str | Path = "runs",
+    offline: bool = False,
+    listen: Listen = lambda event: None,
+) -> Run:
+    """Train a GPT on a text, as `partwise train` does, and return its finished run.
+
+    Args:
+        text: a file, a folder, a glob, or the name of a corpus.
+        model: the model, or the name of a preset; None: a small one that fits the text.
+        train: the training; None: what suits the model.
+        data: tokenizer and split; None: characters, and the last tenth to validate on.
+        name: the run's name; None makes one from the text's and the date.
+        root: the folder of runs.
+        offline: never download a corpus.
+        listen: is called with each event.
+
+    Raises:
+        PartwiseError: something in it makes no sense; nothing is written then.
+    """
+    preset = model if isinstance(model, str) else None
+    begin = start(preset, None)
+    data = data or DataConfig()
+    prepared = prepare(str(text), data, cache=cache_folder(), offline=offline)
+    chosen = choose(
+        begin,
+        model if isinstance(model, ModelConfig) else begin.model,
+        train or begin.train,
+        name=preset or DEFAULT,
+        said_of_model=_fields(model) if isinstance(model, ModelConfig) else set(),
+        said_of_training=_fields(train) if train is not None else set(),
+        train_tokens=len(prepared.train),
+        validation_tokens=len(prepared.validation),
+        vocab_size=prepared.tokenizer.vocab_size,
+    )
+    run = Run.create(
+        root, name, str(text), chosen.model, chosen.train, data, offline=offline, prepared=prepared
+    )
+    if not isinstance(model, ModelConfig):
+        for notice in chosen.notices:
+            listen(Said(notice))
+    for event in run.train():
+        listen(event)
+    return run
+
+
+def load(path: str | Path) -> Run:
+    """The run in the folder `path`, or of that name in `runs`.
+
+    Raises:
+        RunError: there is none, it is damaged, or a newer Partwise wrote it.
+    """
+    return Run.open(find(path))
+
+
+def sample(run: Run | str | Path, prompt: str = "", **settings: object) -> str:
+    """Text that a run's best model writes after `prompt`.
+
+    Args:
+        run: a run, its folder, or its name in `runs`.
+        prompt: what the text starts with; it is not repeated.
+        **settings: fields of `SampleConfig`, such as `temperature=0.5` or `chars=1000`.
+
+    Raises:
+        ConfigError: a setting is unknown or makes no sense.
+        PartwiseError: the run has no checkpoint, or the prompt has unknown characters.
+    """
+    config = build(SampleConfig, settings)
+    if config.count != 1:
+        raise ConfigError(
+            "sample() gives one text and count={count} was asked for; call it with different seeds",
+            count=config.count,
+        )
+    opened = run if isinstance(run, Run) else load(run)
+    return complete(opened.model(), opened.tokenizer(), prompt, config)[0]
+
+
+def _fields(config: object) -> set[str]:
+    return set(dataclasses.asdict(config))  # type: ignore[call-overload]

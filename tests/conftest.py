@@ -1,0 +1,13 @@
+"""Every test speaks English and has a cache of its own session, whatever the machine."""
+
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="session")
+def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PARTWISE_LANG", "en")
+        patched.setenv("PARTWISE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
