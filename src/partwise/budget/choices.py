@@ -17,6 +17,9 @@ from partwise.training.config import TrainConfig
 
 DEFAULT = "small"
 
+# A second text is learned at this share of the first one's rate, so that the first is not lost.
+GENTLER = 0.3
+
 # A run of this many steps shows what a model can do, when nothing says how long it may take.
 STEPS = 2000
 
@@ -61,6 +64,24 @@ def start(preset_name: str | None, recipe_name: str | None) -> Recipe:
     model = preset(preset_name)
     batch_size = max(1, TOKENS_A_STEP // model.context_length)
     return Recipe(model, TrainConfig(steps=STEPS, batch_size=batch_size, lr=rate_for(model)))
+
+
+def start_from(model: ModelConfig, train: TrainConfig) -> Recipe:
+    """The same for a run that begins with another one's weights, at a lower rate.
+
+    Args:
+        model, train: the settings of the earlier run.
+    """
+    gentler = replace(
+        train,
+        steps=train.steps or STEPS,
+        epochs=None,
+        tokens=None,
+        minutes=None,
+        lr=float(f"{GENTLER * train.lr:.1e}"),
+        muon_lr=float(f"{GENTLER * train.muon_lr:.1e}"),
+    )
+    return Recipe(model, gentler)
 
 
 def rate_for(model: ModelConfig) -> float:
@@ -135,9 +156,7 @@ def fit_training(
         )
     if not said & {"steps", "target_loss", "patience", *LENGTHS} and steps is not None:
         notices.append(
-            Notice(
-                "{steps:,} steps, since nothing says how long (--steps, --minutes)", steps=steps
-            )
+            Notice("{steps:,} steps, since nothing says how long (--steps, --minutes)", steps=steps)
         )
     return train, notices
 
@@ -148,6 +167,7 @@ def choose(
     train: TrainConfig,
     *,
     name: str,
+    fine_tuned: bool = False,
     said_of_model: Set[str],
     said_of_training: Set[str],
     train_tokens: int,
@@ -159,7 +179,8 @@ def choose(
     Args:
         begin: what `start` gave.
         model, train: the same with everything said laid over it.
-        name: the preset's or recipe's name.
+        name: the preset's or recipe's name, or the earlier run's.
+        fine_tuned: whether training begins with an earlier run's weights.
         said_of_model, said_of_training: fields that the user named.
         train_tokens, validation_tokens: tokens in each part of the text.
         vocab_size: different tokens of the text.
@@ -173,24 +194,37 @@ def choose(
     train, about_training = fit_training(
         train, said_of_training, model.context_length, validation_tokens
     )
-    notices = [
-        Notice(
-            "model {name}: {parameters:,} parameters, {layers} layers of width {width}, context of "
-            "{context} tokens",
-            name=name,
-            parameters=count_parameters(model),
-            layers=model.n_layers,
-            width=model.d_model,
-            context=model.context_length,
-        )
+    usual = replace(begin.model, vocab_size=model.vocab_size, context_length=model.context_length)
+    about_model = [
+        _about_model(model, name, minutes=name == DEFAULT and not fine_tuned and model == usual)
     ]
-    if name == DEFAULT and model == replace(
-        begin.model, vocab_size=model.vocab_size, context_length=model.context_length
-    ):
-        notices[0] = Notice(
+    if fine_tuned and "lr" not in said_of_training:
+        about_model.append(
+            Notice(
+                "learning rate {lr:g}, {share:.0%} of the first training's, so that what was "
+                "learned is kept (--lr)",
+                lr=train.lr,
+                share=GENTLER,
+            )
+        )
+    return Chosen(model, train, (*about_model, *about_context, *about_training))
+
+
+def _about_model(model: ModelConfig, name: str, *, minutes: bool) -> Notice:
+    parameters = count_parameters(model)
+    if minutes:
+        return Notice(
             "model {name}: {parameters:,} parameters, which two CPU cores train in minutes "
             "(--preset, --model.*)",
             name=name,
-            parameters=count_parameters(model),
+            parameters=parameters,
         )
-    return Chosen(model, train, (*notices, *about_context, *about_training))
+    return Notice(
+        "model {name}: {parameters:,} parameters, {layers} layers of width {width}, context of "
+        "{context} tokens",
+        name=name,
+        parameters=parameters,
+        layers=model.n_layers,
+        width=model.d_model,
+        context=model.context_length,
+    )

@@ -5,7 +5,7 @@ laid over the rest: defaults < preset or recipe < `--config FILE.toml` < flags.
 """
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,8 +24,10 @@ def add(
     heading: str,
     *,
     base: object | None = None,
+    defaults: bool = True,
     short: Mapping[str, str] | None = None,
     leave_out: Sequence[str] = (),
+    known: Mapping[str, Iterable[str]] | None = None,
 ) -> None:
     """Give `parser` a flag for each field of `config`.
 
@@ -35,23 +37,26 @@ def add(
         config: the settings dataclass.
         heading: the group's heading, in the reader's language.
         base: the settings whose values are shown as defaults; the dataclass's own when None.
+        defaults: whether defaults are shown; not where what is not said stays as it was.
         short: field -> one more way to write its flag.
         leave_out: fields that this command does not offer.
+        known: field -> words that a shell may complete, where other words are taken too.
     """
     for name, field in options(config).items():
         if name in leave_out:
             continue
         switch = _is_switch(prefix, field)
         default = field.default if base is None else getattr(base, name)
+        shown = default if defaults else None
         names = [_flag(prefix, name, off=switch and field.default is True)]
         if short and name in short:
             names.insert(0, short[name])
         parser.flag(
             _key(prefix, name),
             names,
-            _help(field, default, switch),
+            _help(field, shown, switch),
             value="" if switch else _value(field),
-            choices=_choices(field),
+            choices=(known or {}).get(name, _choices(field)),
             group=heading,
         )
 
@@ -157,7 +162,8 @@ def _key(prefix: str, name: str) -> str:
 
 
 def _flag(prefix: str, name: str, *, off: bool = False) -> str:
-    return "--" + ("no-" if off else "") + _key(prefix, name).replace("_", "-")
+    # `from_` is the field of `--from`, a word that Python keeps for itself.
+    return "--" + ("no-" if off else "") + _key(prefix, name).rstrip("_").replace("_", "-")
 
 
 def _is_switch(prefix: str, field: Option) -> bool:

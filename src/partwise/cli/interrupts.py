@@ -8,8 +8,9 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import TextIO
 
 INTERRUPTED = 128 + signal.SIGINT  # 130
 TERMINATED = 128 + signal.SIGTERM  # 143
@@ -49,29 +50,34 @@ def terminate_as_stopped() -> Iterator[None]:
 
 
 @contextmanager
-def first_saves(told: Callable[[], None]) -> Iterator[Stop]:
+def first_saves(words: str) -> Iterator[Stop]:
     """Inside, the first signal only asks the run to stop; a second one ends the process at once.
 
     Args:
-        told: called at the first signal, to say that the run is being saved.
+        words: one line for standard error at the first signal.
     """
     stop = Stop()
 
     def handle(number: int, frame: FrameType | None) -> None:
         if stop.asked:
-            if sys.stdout is not None and sys.stdout.isatty():
-                # The live view hides the cursor, and nothing else will bring it back.
-                os.write(sys.stdout.fileno(), SHOW_CURSOR.encode())
+            # The live view hides the cursor, and nothing else will bring it back.
+            _write(sys.stdout, SHOW_CURSOR if sys.stdout.isatty() else "")
             os._exit(128 + number)
         stop.asked = True
         stop.signal = number
-        told()
+        _write(sys.stderr, f"\n{words}\n")
 
     numbers = [signal.SIGINT, signal.SIGTERM]
     if sys.platform == "win32":
         numbers.append(signal.SIGBREAK)
     with _handlers(dict.fromkeys(numbers, handle)):
         yield stop
+
+
+def _write(stream: TextIO, text: str) -> None:
+    """Past Python's buffers: the signal may have come in the middle of a `print`."""
+    with suppress(OSError, ValueError):
+        os.write(stream.fileno(), text.encode("utf-8"))
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,6 +21,19 @@ if TYPE_CHECKING:
 
 # A pipe gets a line at each evaluation, and this often in between (seconds).
 PATIENCE = 10.0
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A run folder is there.
+
+    Args:
+        name: the run's name.
+        path: its folder.
+    """
+
+    name: str
+    path: Path
 
 
 class View(Protocol):
@@ -68,6 +82,8 @@ class LineView(QuietView):
 
     def __call__(self, event: object) -> None:
         match event:
+            case Opened():
+                self._line(message("run folder {path}", path=event.path))
             case Started():
                 self._total = event.total
                 self._line(started_line(event))

@@ -1,0 +1,76 @@
+"""Follows a training to its end: draws its events, saves at the first Ctrl+C, gives the status."""
+
+from collections.abc import Callable, Iterator
+
+from partwise.cli.interrupts import Stop, first_saves
+from partwise.cli.screen import say
+from partwise.cli.speak import speak
+from partwise.cli.view import Opened, QuietView, View, view_for
+from partwise.messages import message
+from partwise.run import Run
+from partwise.sampling.config import SampleConfig
+from partwise.training.events import Finished
+
+# Enough to read a few sentences of what the model has learned.
+LAST_SAMPLE = 500
+
+
+def follow(
+    run: Run,
+    begin: Callable[[Stop], Iterator[object]],
+    first: list[object],
+    *,
+    quiet: bool,
+    as_json: bool,
+) -> int:
+    """Draw every event of a training, and let the trained model have the last word.
+
+    Args:
+        run: the run that is trained.
+        begin: starts the training, given what it is to ask before every step.
+        first: events to draw before those of the training.
+        quiet: print the run's folder at the end and nothing else.
+        as_json: print each event as a line of JSON and nothing else.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        BrokenPipeError: the reader of standard output went away; the run was saved.
+    """
+    view: View = view_for(quiet=quiet, as_json=as_json)
+    finished = None
+    deaf = False
+
+    def draw(event: object) -> None:
+        nonlocal view, deaf
+        try:
+            view(event)
+        except BrokenPipeError:
+            # Nobody reads any more: save, as after Ctrl+C, and end.
+            view, deaf, stop.asked = QuietView(), True, True
+
+    with first_saves(message("saving the run; a second time ends at once, without saving")) as stop:
+        try:
+            for event in [Opened(run.name, run.path), *first]:
+                draw(event)
+            for event in begin(stop):
+                if isinstance(event, Finished):
+                    finished = event
+                draw(event)
+        finally:
+            view.close()
+    if deaf:
+        raise BrokenPipeError
+    interrupted = finished is not None and finished.reason == "interrupted"
+    if quiet:
+        say(run.path)
+    elif not as_json and interrupted:
+        say(message("go on with: partwise resume {run}", run=run.path))
+    elif not as_json:
+        if run.record.train.sample_chars:
+            say()
+            speak(run.model(), run.tokenizer(), "", SampleConfig(chars=LAST_SAMPLE))
+            say()
+        say(message("for more: partwise sample {run} --chars 2000", run=run.path))
+    return stop.status if interrupted else 0

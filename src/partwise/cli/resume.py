@@ -1,0 +1,71 @@
+"""`partwise resume RUN`: goes on where a run stopped, or further than it was meant to go."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from partwise.cli import flags
+from partwise.cli.parser import Parser, Said
+from partwise.cli.screen import remark
+from partwise.cli.train import SHORT
+from partwise.messages import message
+from partwise.settings import option
+from partwise.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from partwise.run import Run
+
+
+@dataclass(frozen=True)
+class ResumeFlags:
+    """What `partwise resume` can be told beside the training's settings."""
+
+    text: str | None = option(None, "where the text is now, if it was moved")
+    runs_dir: str = option("runs", "folder that holds the runs")
+    offline: bool = option(False, "never download anything")
+    quiet: bool = option(False, "print the run's folder at the end and nothing else")
+    json: bool = option(False, "print each event as a line of JSON")
+
+
+def declare(parser: Parser) -> None:
+    """RUN, and what of its training may be changed."""
+    parser.place("RUN", message("a run's folder or name; without it the newest"), folder=True)
+    flags.add(parser, "", ResumeFlags, message("what to do"))
+    flags.add(
+        parser,
+        "train",
+        TrainConfig,
+        message("changes to the training, e.g. more --steps"),
+        short=SHORT,
+        defaults=False,
+    )
+
+
+def run(said: Said) -> int:
+    """Train on."""
+    asked = flags.given(said, "", ResumeFlags)
+    changes = flags.overrides(said, "train", TrainConfig)
+
+    from partwise.cli.follow import follow
+    from partwise.cli.which import named_or_newest
+
+    found = named_or_newest(said.places, asked.runs_dir)
+    if changes:
+        found = _changed(found, flags.layered(TrainConfig, found.record.train, changes))
+    return follow(
+        found,
+        lambda stop: found.train(
+            resume=True, stop=stop, text=asked.text, offline=asked.offline, announce=remark
+        ),
+        [],
+        quiet=asked.quiet,
+        as_json=asked.json,
+    )
+
+
+def _changed(found: "Run", train: TrainConfig) -> "Run":
+    """The run with other settings of its training, written down."""
+    from partwise.run import Run
+    from partwise.run.record import write_record
+
+    write_record(found.path, replace(found.record, train=train))
+    return Run.open(found.path)
