@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from partwise.front import load as load
     from partwise.front import sample as sample
     from partwise.front import train as train
+    from partwise.ladder.api import ladder as ladder
     from partwise.model.attention import Attention as Attention
     from partwise.model.block import Block as Block
     from partwise.model.cache import KVCache as KVCache
@@ -34,6 +35,7 @@ _HOMES = {
     "train": "partwise.front",
     "load": "partwise.front",
     "sample": "partwise.front",
+    "ladder": "partwise.ladder.api",
     "Run": "partwise.run",
     "TrainConfig": "partwise.training.config",
     "DataConfig": "partwise.text.config",

@@ -1,9 +1,10 @@
 """What happens while a ladder is climbed, as data; whoever listens draws it."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeAlias
 
-from partwise.ladder.table import LadderTable, Row, Silenced
+from partwise.ladder.table import Failure, LadderTable, Row, Silenced
 from partwise.messages import Notice
 
 
@@ -64,17 +65,15 @@ class Measured:
 
 @dataclass(frozen=True)
 class Failed:
-    """One model could not be trained; the others go on.
+    """One model could not be trained.
 
     Args:
-        rung, variant, seed: which model.
-        reason: why, in one line.
+        failure: which one and why.
+        fatal: whether that ends the climb, as a full disk does; else the others go on.
     """
 
-    rung: int
-    variant: str | None
-    seed: int
-    reason: str
+    failure: Failure
+    fatal: bool
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ class Climbed:
 
     table: LadderTable
     reason: Literal["finished", "interrupted", "failed"]
-    report: str
+    report: Path
 
 
 Event: TypeAlias = Planned | Moved | Measured | Failed | PartSilenced | Said | Climbed

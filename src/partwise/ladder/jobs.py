@@ -78,14 +78,10 @@ def job(rung: Rung, variant: Variant, seed: int, **shared: Any) -> Job:
         ConfigError: together they make no sense.
     """
     model, train = variant.applied(rung)
-    named = {name: value for name, value in shared.items() if getattr(train, name) != value}
     train = dataclasses.replace(train, **shared, seed=seed)
     words = [f"rung-{rung.number}"]
     if variant != FAITHFUL:
         words.append(slug(variant.label))
-    # A shortened ladder is another experiment: its runs stand beside the whole ones.
-    if "steps" in named:
-        words.append(f"steps-{train.steps}")
     words.append(f"seed-{seed}")
     return Job(
         rung=rung.number,

@@ -6,7 +6,6 @@
 import dataclasses
 import json
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -126,6 +125,22 @@ class Silenced:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """A model that could not be trained, such as a variant whose loss became infinite.
+
+    Args:
+        rung, name, variant, seed: which one.
+        reason: why, in one line.
+    """
+
+    rung: int
+    name: str
+    variant: str | None
+    seed: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class LadderTable:
     """Everything that a climb has measured.
 
@@ -136,6 +151,7 @@ class LadderTable:
         versions: of Partwise and what it stands on.
         rows: one for each trained model.
         silenced: knock-outs, if they were measured.
+        failures: models of the last climb that could not be trained.
     """
 
     corpus: str
@@ -144,6 +160,7 @@ class LadderTable:
     versions: dict[str, str]
     rows: tuple[Row, ...]
     silenced: tuple[Silenced, ...] = field(default=())
+    failures: tuple[Failure, ...] = field(default=())
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -210,6 +227,7 @@ class LadderTable:
             "rungs": rungs,
             "differences": steps,
             "knock_outs": [dataclasses.asdict(one) for one in self.silenced],
+            "failures": [dataclasses.asdict(one) for one in self.failures],
             "schema": SCHEMA,
         }
 
@@ -244,6 +262,7 @@ def read_table(path: Path) -> LadderTable:
             versions=whole["versions"],
             rows=tuple(Row(**_known(Row, entry)) for entry in whole["rungs"]),
             silenced=tuple(Silenced(**_known(Silenced, one)) for one in whole["knock_outs"]),
+            failures=tuple(Failure(**_known(Failure, one)) for one in whole["failures"]),
         )
     except FileNotFoundError:
         raise StorageError("there is no file {path}", path=path) from None
@@ -259,8 +278,3 @@ def _known(kind: type[Any], entry: dict[str, Any]) -> dict[str, Any]:
 
 def _order(row: Row) -> tuple[int, bool, str, int]:
     return row.rung, row.variant is not None, row.variant or "", row.seed
-
-
-def finite(rows: Iterable[Row]) -> bool:
-    """Whether every figure is a number; a diverged variant's is not."""
-    return all(math.isfinite(row.val_loss) for row in rows)

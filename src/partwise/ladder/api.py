@@ -1,0 +1,100 @@
+"""`partwise.ladder(…)`: the whole ladder from Python, its table as data."""
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from partwise.errors import RunError
+from partwise.ladder.climb import climb, never
+from partwise.ladder.config import Device, LadderConfig, LadderPrecision
+from partwise.ladder.events import Climbed, Event, Failed
+from partwise.ladder.rungs import written
+from partwise.ladder.table import LadderTable
+
+
+def ladder(
+    to: int | None = None,
+    *,
+    only: int | str | Iterable[int | str] | None = None,
+    seeds: int = 1,
+    without: str | Iterable[str] = (),
+    swap: Mapping[str, object] | Iterable[str] = (),
+    each: bool = False,
+    steps: int | None = None,
+    knock_out: bool = False,
+    again: bool = False,
+    name: str | None = None,
+    text: str | None = None,
+    root: Path | str = "ladders",
+    offline: bool = False,
+    workers: int | None = None,
+    device: Device = "auto",
+    dtype: LadderPrecision = "auto",
+    stop: Callable[[], bool] = never,
+    listen: Callable[[Event], None] | None = None,
+) -> LadderTable:
+    """Train the rungs that are missing, and return every figure of the ladder.
+
+    `partwise.ladder(only=4, without="residual", seeds=3)` prices the residual connection of rung 4.
+
+    Args:
+        to: climb from rung 1 to this one; None: to 5.
+        only: these rungs alone, by number or name.
+        seeds: how many seeds each rung is trained with, from 1 on.
+        without: parts to train without.
+        swap: fields to exchange, `{"norm": "rmsnorm"}` or `["norm=rmsnorm"]`.
+        each: one variant for each change instead of one that has them all.
+        steps: train every rung for this many steps; None: 5,000.
+        knock_out: measure trained rungs with each part silenced.
+        again: train finished rungs again.
+        name: name of the folder; None: the text's name.
+        text: the text; None: tiny Shakespeare, or Shakespeare where it cannot be had.
+        root: the folder of ladders.
+        offline: never download a corpus.
+        workers: processes at once; None: one a core; 0: none but this one.
+        device, dtype: of rung 6.
+        stop: asked a few times a second; True saves what is at hand and returns what is finished.
+        listen: is given every event as it happens.
+
+    Raises:
+        PartwiseError: something asked for makes no sense, or cannot be had.
+        RunError: training cannot go on, as on a full disk. A variant whose loss is no longer a
+            number does not end the climb; the table names it in `failures`.
+    """
+    if isinstance(only, str | int):
+        only = (only,)
+    if isinstance(without, str):
+        without = (without,)
+    if isinstance(swap, Mapping):
+        swap = tuple(f"{field}={written(value)}" for field, value in swap.items())
+    elif isinstance(swap, str):
+        swap = (swap,)
+    config = LadderConfig(
+        to=to,
+        only=None if only is None else ",".join(map(str, only)),
+        seeds=seeds,
+        without=tuple(without),
+        swap=tuple(swap),
+        each=each,
+        steps=steps,
+        knock_out=knock_out,
+        again=again,
+        name=name,
+        workers=workers,
+        device=device,
+        dtype=dtype,
+    )
+    table: LadderTable | None = None
+    for event in climb(config, root=root, text=text, offline=offline, stop=stop):
+        if listen is not None:
+            listen(event)
+        if isinstance(event, Failed) and event.fatal:
+            raise RunError(
+                "rung {rung}, seed {seed} could not be trained: {reason}",
+                rung=event.failure.rung,
+                seed=event.failure.seed,
+                reason=event.failure.reason,
+            )
+        if isinstance(event, Climbed):
+            table = event.table
+    assert table is not None
+    return table

@@ -1,0 +1,367 @@
+"""The climb: every rung, variant and seed that was asked for, each trained once, and the report.
+
+A ladder is a folder, `ladders/<name>/`: `runs/` with an ordinary run folder for each model,
+`ladder.json` and `ladder.html`, both written anew after every finished model. Starting again goes
+on where it stopped; what is finished is not trained twice.
+"""
+
+import dataclasses
+import shutil
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import partwise
+from partwise.errors import RunError, StorageError, TextError
+from partwise.ladder import estimate
+from partwise.ladder.config import LadderConfig
+from partwise.ladder.events import (
+    Climbed,
+    Event,
+    Failed,
+    Measured,
+    Moved,
+    PartSilenced,
+    Planned,
+    Said,
+)
+from partwise.ladder.jobs import Job, job
+from partwise.ladder.place import Place
+from partwise.ladder.pool import work_through
+from partwise.ladder.record import Record, read_record
+from partwise.ladder.report import report
+from partwise.ladder.rungs import (
+    MACHINE_FIELDS,
+    PUBLISHED_CORPUS,
+    RECORD_FIELDS,
+    rung,
+    rungs,
+)
+from partwise.ladder.table import Failure, LadderTable, Silenced, read_table, write_table
+from partwise.ladder.variants import FAITHFUL, choose, variants
+from partwise.machine import cores, describe
+from partwise.machine.facts import version_of
+from partwise.messages import Notice, language
+from partwise.settings import plain
+from partwise.storage import cache_folder, lock, safe_name, write_atomic
+from partwise.text.sources import Source, open_source
+
+Stop = Callable[[], bool]
+
+OFFLINE_CORPUS = "shakespeare"
+
+
+def never() -> bool:
+    """The stop request that is never made."""
+    return False
+
+
+def plan(config: LadderConfig) -> tuple[tuple[Job, ...], tuple[Notice, ...]]:
+    """The jobs of a climb in the order of its table, and what was left out and why.
+
+    Raises:
+        ConfigError: a rung, part, field or value that makes no sense.
+    """
+    chosen = [rung(number) for number in config.rungs]
+    choice = choose(chosen, variants(config.without, config.swap, config.each))
+    shared: dict[str, Any] = {} if config.steps is None else {"steps": config.steps}
+    pairs = []
+    for here in chosen:
+        pairs.append((here, FAITHFUL))
+        pairs += [(there, variant) for there, variant in choice.pairs if there == here]
+    jobs = []
+    for here, variant in pairs:
+        for seed in range(1, config.seeds + 1):
+            made = job(here, variant, seed, **shared)
+            if made.wide:
+                train = dataclasses.replace(made.train, threads=None)
+                # "auto" leaves what the rung, or a swap, says.
+                if config.device != "auto":
+                    train = dataclasses.replace(train, device=config.device)
+                if config.dtype != "auto":
+                    train = dataclasses.replace(train, dtype=config.dtype)
+                made = dataclasses.replace(made, train=train)
+            jobs.append(made)
+    return tuple(jobs), choice.notices
+
+
+def climb(
+    config: LadderConfig | None = None,
+    *,
+    root: Path | str = "ladders",
+    text: str | None = None,
+    offline: bool = False,
+    stop: Stop = never,
+) -> Iterator[Event]:
+    """Train what is missing, measure, and write table and report.
+
+    Args:
+        config: what was asked for.
+        root: the folder of ladders.
+        text: the text to climb on; None: tinyshakespeare, or shakespeare where it cannot be had.
+        offline: never download a corpus.
+        stop: asked a few times a second; True saves what is at hand and ends.
+
+    Yields:
+        What happens; the last event is a Climbed.
+
+    Raises:
+        ConfigError: what was asked for makes no sense.
+        RunError: another process climbs here, or a run here has other settings.
+        PartwiseError: the text cannot be used, or a file cannot be written.
+    """
+    config = config or LadderConfig()
+    jobs, notices = plan(config)
+    said: list[Notice] = list(notices)
+    source = find_text(text, offline, said.append)
+    name = config.name or source.name + ("" if config.steps is None else f"-steps-{config.steps}")
+    folder = Path(root) / safe_name(name)
+    place = Place(str(folder.absolute()), source.spec, offline, language())
+    with lock(folder / ".lock"):
+        yield from map(Said, said)
+        yield from _Climb(config, jobs, source.name, folder, place, stop).events()
+
+
+def find_text(text: str | None, offline: bool, say: Callable[[Notice], None]) -> Source:
+    """The text to climb on.
+
+    Args:
+        text: what was asked for; None: tiny Shakespeare, else Shakespeare, which is then said.
+        offline: never download a corpus.
+        say: is told what was chosen.
+    """
+    if text is not None:
+        return open_source(text, offline=offline, cache=cache_folder(), announce=say)
+    try:
+        return open_source(
+            f"corpus:{PUBLISHED_CORPUS}", offline=offline, cache=cache_folder(), announce=say
+        )
+    except TextError as error:
+        source = open_source(f"corpus:{OFFLINE_CORPUS}", offline=True, cache=cache_folder())
+        say(
+            Notice(
+                "on shakespeare instead, without published values, for tiny Shakespeare cannot be "
+                "had: {reason}",
+                reason=error,
+            )
+        )
+        return source
+
+
+@dataclass
+class _Climb:
+    """One climb under its lock."""
+
+    config: LadderConfig
+    jobs: tuple[Job, ...]
+    corpus: str
+    folder: Path
+    place: Place
+    stop: Stop
+
+    def __post_init__(self) -> None:
+        self.records: dict[str, Record] = {}
+        self.silenced: tuple[Silenced, ...] = ()
+        self.machine: dict[str, Any] = {}
+        self.failures: tuple[Failure, ...] = ()
+
+    @property
+    def runs(self) -> Path:
+        """Where the run folders are."""
+        return self.folder / "runs"
+
+    def events(self) -> Iterator[Event]:
+        """All of it."""
+        self._read_what_is_here()
+        missing = [one for one in self.jobs if one.run not in self.records]
+        workers = self._workers(missing)
+        planned = tuple((one.rung, one.variant, one.seed) for one in self.jobs)
+        yield Planned(self.corpus, planned, len(self.jobs) - len(missing), workers)
+        for one in self.jobs:
+            if one.run in self.records:
+                yield Measured(self.records[one.run].row, True, self.table())
+        # The longest first: the last one to be begun is then a short one, and no core waits for it.
+        small = sorted((one for one in missing if not one.wide), key=lambda one: -one.work)
+        yield from self._train(small, workers, 1)
+        wide = [one for one in missing if one.wide]
+        for one in wide:
+            if self.stop():
+                break
+            yield from self._foretell(one)
+            yield from self._train([one], min(workers, 1), cores())
+        if self.config.knock_out and not self.stop():
+            yield from self._knock_out()
+        self._write()
+        reason: Literal["finished", "interrupted", "failed"] = "finished"
+        if self.failures:
+            reason = "failed"
+        if any(one.run not in self.records for one in self.jobs) and self.stop():
+            reason = "interrupted"
+        yield Climbed(self.table(), reason, self.folder / "ladder.html")
+
+    def table(self) -> LadderTable:
+        """What is known so far."""
+        rows = tuple(record.row for record in self.records.values())
+        versions = {"partwise": partwise.__version__, "torch": str(version_of("torch"))}
+        return LadderTable(
+            self.corpus, self.folder, self.machine, versions, rows, self.silenced, self.failures
+        )
+
+    def _read_what_is_here(self) -> None:
+        for one in self.jobs:
+            path = self.runs / one.run
+            if self.config.again:
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                require_same(path, one, self.place.text)
+        for path in sorted(self.runs.glob("*/ladder.json")):
+            record = read_record(path.parent)
+            if record is not None:
+                self.records[record.row.run] = record
+        with suppress(StorageError):
+            before = read_table(self.folder / "ladder.json")
+            self.machine, self.silenced = before.machine, before.silenced
+
+    def _workers(self, missing: list[Job]) -> int:
+        if self.config.workers is not None:
+            return self.config.workers
+        return min(cores(), max(1, len(missing)))
+
+    def _train(self, jobs: list[Job], workers: int, threads: int) -> Iterator[Event]:
+        tasks = [{"task": "train", "job": one.to_plain()} for one in jobs]
+        told = work_through(tasks, self.place, workers=workers, threads=threads, stop=self.stop)
+        for each in told:
+            one, message = jobs[each.task], each.message
+            if message["kind"] == "moved":
+                yield Moved(
+                    one.rung,
+                    one.variant,
+                    one.seed,
+                    message["step"],
+                    message["steps"],
+                    message["train_loss"],
+                    message["val_loss"],
+                    message["seconds"],
+                )
+            elif message["kind"] == "said":
+                yield Said(Notice("{text}", text=message["text"]))
+            elif message["kind"] == "failed":
+                yield self._failed(one, message)
+            elif message["kind"] == "done":
+                record = read_record(self.runs / one.run)
+                assert record is not None
+                self.records[one.run] = record
+                self.machine = message["machine"]
+                self._write()
+                yield Measured(record.row, False, self.table())
+
+    def _foretell(self, one: Job) -> Iterator[Event]:
+        """Say what a long training will take, measured on this machine just now."""
+        tasks = [{"task": "time", "job": one.to_plain()}]
+        workers = min(self._workers([one]), 1)
+        for each in work_through(
+            tasks, self.place, workers=workers, threads=cores(), stop=self.stop
+        ):
+            if each.message["kind"] == "timed":
+                done = steps_done(self.runs / one.run)
+                yield Said(
+                    estimate.notice(one, each.message["step"], each.message["evaluation"], done)
+                )
+
+    def _knock_out(self) -> Iterator[Event]:
+        jobs = [
+            one
+            for one in self.jobs
+            if one.variant is None and one.seed == 1 and one.run in self.records
+        ]
+        measured = {(one.rung, one.seed) for one in self.silenced}
+        jobs = [one for one in jobs if self.config.again or (one.rung, one.seed) not in measured]
+        again = {(one.rung, one.seed) for one in jobs}
+        self.silenced = tuple(s for s in self.silenced if (s.rung, s.seed) not in again)
+        for wide in (False, True):
+            these = [one for one in jobs if one.wide == wide]
+            tasks = [{"task": "silence", "job": one.to_plain()} for one in these]
+            workers = min(self._workers(these), 1 if wide else cores())
+            threads = cores() if wide else 1
+            found: dict[int, list[Silenced]] = {}
+            for each in work_through(
+                tasks, self.place, workers=workers, threads=threads, stop=self.stop
+            ):
+                one, message = these[each.task], each.message
+                if message["kind"] == "silenced":
+                    measured_now = Silenced(
+                        one.rung,
+                        one.seed,
+                        message["part"],
+                        message["val_loss"],
+                        message["difference"],
+                    )
+                    found.setdefault(each.task, []).append(measured_now)
+                    yield PartSilenced(measured_now)
+                elif message["kind"] == "done":
+                    # Only whole sets are kept: a set that is begun is measured again.
+                    self.silenced += tuple(found.get(each.task, ()))
+                elif message["kind"] == "failed":
+                    yield self._failed(one, message)
+
+    def _failed(self, one: Job, message: dict[str, Any]) -> Failed:
+        failure = Failure(one.rung, one.name, one.variant, one.seed, message["reason"])
+        self.failures += (failure,)
+        return Failed(failure, message["fatal"])
+
+    def _write(self) -> None:
+        if not self.machine:
+            self.machine = describe()
+        table = self.table()
+        write_table(self.folder / "ladder.json", table)
+        page = report(table, self.records, rungs())
+        write_atomic(self.folder / "ladder.html", page.encode("utf-8"))
+
+
+def require_same(run: Path, wanted: Job, text: str) -> None:
+    """Refuse a run folder that holds another model, training or text than the ladder wants.
+
+    Args:
+        run: its folder, which need not exist.
+        wanted: the model and its training; where and how fast it is computed does not matter.
+        text: the text's spec.
+
+    Raises:
+        RunError: it differs; the line names the first field that does.
+    """
+    path = run / "run.toml"
+    if not path.is_file():
+        return
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        # Whoever opens the run says what is wrong with it.
+        return
+    pairs = [("text", tables.get("text", {}).get("spec"), text)]
+    ignored = (*MACHINE_FIELDS, *RECORD_FIELDS, "vocab_size")
+    for table, config in (("model", wanted.model), ("train", wanted.train)):
+        found = tables.get(table, {})
+        pairs += [
+            (name, found.get(name), value)
+            for name, value in plain(config).items()
+            if name not in ignored
+        ]
+    for name, before, now in pairs:
+        if before != now:
+            raise RunError(
+                "{run} was trained with {field}={before} and this ladder wants {now}; give another "
+                "--name, or --again to train it anew",
+                run=run,
+                field=name,
+                before=before,
+                now=now,
+            )
+
+
+def steps_done(run: Path) -> int:
+    """Steps of the newest checkpoint in a run folder; 0 without one."""
+    names = [path.name.removeprefix("step-") for path in (run / "checkpoints").glob("step-*")]
+    return max((int(name) for name in names if name.isdecimal()), default=0)
