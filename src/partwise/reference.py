@@ -38,13 +38,11 @@ def forward(config: ModelConfig, weights: Weights, ids: Array) -> Array:
         x = block(config, part(weights, f"blocks.{layer}"), x)
     if config.final_norm:
         x = norm(config, part(weights, "final_norm"), x)
+    head = part(weights, "head")
     if config.tie_embeddings:
         # A token scores high where the stream points along that token's own embedding.
-        logits = x @ weights["token_embedding.weight"].T  # (B, T, vocab_size)
-        if config.head_bias:
-            logits = logits + weights["head.bias"]
-    else:
-        logits = linear(part(weights, "head"), x)  # (B, T, vocab_size)
+        head["weight"] = weights["token_embedding.weight"]
+    logits = linear(head, x)  # (B, T, vocab_size)
     if config.logit_soft_cap is not None:
         # Gemma 2's cap (Gemma Team, 2024, section 2): nearly straight near 0, flat far from it.
         logits = config.logit_soft_cap * np.tanh(logits / config.logit_soft_cap)
