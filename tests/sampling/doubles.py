@@ -1,7 +1,7 @@
 """A model that says what it was told to, and a tokenizer whose tokens cut characters apart."""
 
 import codecs
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -65,7 +65,7 @@ class Pieces:
                 rest = rest[1:]
         return np.array(ids, dtype=np.int64)
 
-    def stream(self) -> "Stream":
+    def stream(self, after: Iterable[int] = ()) -> "Stream":
         return Stream(self.pieces)
 
 

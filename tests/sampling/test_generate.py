@@ -1,5 +1,6 @@
 """The whole of sampling: what is said, where it ends, and that nothing else changes it."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -15,6 +16,7 @@ from partwise.model.gpt import GPT
 from partwise.sampling.config import SampleConfig
 from partwise.sampling.generate import Piece, complete, generate
 from partwise.settings import build
+from partwise.text.bpe import BPETokenizer, learn_bpe
 from partwise.text.byte import ByteTokenizer
 from partwise.text.char import CharTokenizer
 from sampling.doubles import Pieces, Scripted
@@ -167,6 +169,8 @@ def test_a_model_without_a_mask_samples_without_a_cache_and_says_so() -> None:
         (Pieces([b"x", b"", b"y"], end=1), 1),
         (Pieces([b"x", b"", b"\n"], end=1), 2),
         (Pieces([b"x", b"y"]), 0),
+        # A tokenizer that cuts a newline in two has no token for it.
+        (Pieces([b"x", b"y", b"\n\n"]), 0),
     ],
 )
 def test_without_a_prompt_a_text_starts_where_texts_start(tokenizer: Pieces, first: int) -> None:
@@ -193,6 +197,38 @@ def test_another_models_tokenizer_is_refused() -> None:
 def test_rows_of_the_model_beyond_the_tokenizer_are_never_said() -> None:
     model = small(vocab_size=40)
     assert len(complete(model, LETTERS, "a", SampleConfig(chars=200, temperature=5.0))[0]) == 200
+
+
+def corpus_bpe(**special: int) -> BPETokenizer:
+    """A real BPE over a few words, with special tokens by name behind its own."""
+    learned = json.loads(learn_bpe(["the cat sat on the mat\n 你好 🙂\n"] * 20, 280).to_json())
+    last = max(learned["model"]["vocab"].values())
+    learned["added_tokens"] = [
+        {"id": last + place, "content": content, "special": True, "single_word": False,
+         "lstrip": False, "rstrip": False, "normalized": False}
+        for content, place in special.items()
+    ]  # fmt: skip
+    return BPETokenizer(json.dumps(learned))
+
+
+@pytest.mark.parametrize("prompt", ["", "the cat", " 你好 🙂"])
+def test_bpe_pieces_join_to_the_decoded_tokens(prompt: str) -> None:
+    tokenizer = corpus_bpe()
+    script = [*tokenizer.encode(" sat on 你好").tolist(), *range(tokenizer.vocab_size)]
+    model = Scripted([script], tokenizer.vocab_size + 3)
+    config = SampleConfig(tokens=len(script))
+    pieces = [piece.text for piece in generate(model, tokenizer, prompt, config)]
+    assert "".join(pieces) == tokenizer.decode(script)
+    assert "".join(pieces).startswith(" sat on 你好")
+
+
+def test_bpe_ends_at_its_end_of_text_token_and_starts_at_a_newline() -> None:
+    tokenizer = corpus_bpe(**{"<|pad|>": 1, "<|endoftext|>": 2})
+    end = tokenizer.end_of_text
+    assert end is not None
+    model = Scripted([[*tokenizer.encode("the cat").tolist(), end, 65]], tokenizer.vocab_size)
+    assert complete(model, tokenizer, "", SampleConfig(chars=100)) == ["the cat"]
+    assert tokenizer.decode(model.read[0][0]) == "\n"
 
 
 # --- The end -------------------------------------------------------------------------------------
@@ -270,9 +306,12 @@ def test_a_model_that_says_only_tokens_without_text_comes_to_an_end() -> None:
 
 
 def test_ten_thousand_characters() -> None:
-    text = complete(small(), LETTERS, "", SampleConfig(chars=10_000))[0]
-    assert len(text) == 10_000
-    assert set(text) <= set("\nabcdefghij")
+    model = Scripted([[1, 2, 3]], 11, context=256)
+    text = complete(model, LETTERS, "", SampleConfig(chars=10_000, greedy=True))[0]
+    assert text == ("abc" * 5000)[:10_000]
+    # Once full, the context is read anew each 129 tokens: half of it was kept, and the next came.
+    assert len(model.read) == 10_000
+    assert sum(len(read[0]) > 1 for read in model.read) == (10_000 - 1 - 256) // 129 + 1
 
 
 @settings(deadline=None, max_examples=25)

@@ -98,7 +98,7 @@ def _pieces(
     if config.char_limit is not None:
         enough = TOKENS_A_CHARACTER * config.char_limit
         last = enough if last is None else min(last, enough)
-    voices = [Voice(tokenizer, config) for _ in range(config.count)]
+    voices = [Voice(tokenizer, prompt, config) for _ in range(config.count)]
     if last == 0:
         return
     model = held_in(model, config.dtype)
@@ -130,11 +130,12 @@ class Voice:
 
     Args:
         tokenizer: whose tokens they are.
+        prompt: what the text goes on from.
         config: where the text ends.
     """
 
-    def __init__(self, tokenizer: Tokenizer, config: SampleConfig) -> None:
-        self._decoder = tokenizer.stream()
+    def __init__(self, tokenizer: Tokenizer, prompt: Prompt, config: SampleConfig) -> None:
+        self._decoder = tokenizer.stream(prompt.ids)
         self._scanner = StopScanner(config.stop, config.char_limit)
         self._end = end_of_text(tokenizer)
 

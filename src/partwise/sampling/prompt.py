@@ -69,8 +69,12 @@ def read_prompt(
 def first_token(tokenizer: Tokenizer) -> int:
     """Where a text without a prompt starts: newline, else end of text, else token 0."""
     newline = tokenizer.encode("\n", unknown="skip")
-    if len(newline) == 1:
-        return int(newline[0])
+    if len(newline):
+        # Some tokenizers put a token for the beginning of a text before it.
+        token = int(newline[-1])
+        decoder = tokenizer.stream()
+        if decoder.push(token) + decoder.finish() == "\n":
+            return token
     end = end_of_text(tokenizer)
     return 0 if end is None else end
 

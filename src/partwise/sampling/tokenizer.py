@@ -1,5 +1,6 @@
 """What sampling asks of a tokenizer; those of `partwise.text` are such, and others may be."""
 
+from collections.abc import Iterable
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -9,8 +10,8 @@ import numpy.typing as npt
 class StreamDecoder(Protocol):
     """Turns tokens into text as they come, and never gives half a character."""
 
-    def push(self, id: int) -> str:
-        """The characters that are whole now that token `id` has come."""
+    def push(self, token: int, /) -> str:
+        """The characters that are whole now that `token` has come."""
         ...
 
     def finish(self) -> str:
@@ -32,8 +33,8 @@ class Tokenizer(Protocol):
         """The tokens of `text`, refusing or skipping characters that have none."""
         ...
 
-    def stream(self) -> StreamDecoder:
-        """A decoder for tokens that come one by one."""
+    def stream(self, after: Iterable[int] = ()) -> StreamDecoder:
+        """A decoder for tokens that come one by one, behind those of `after`."""
         ...
 
 
@@ -41,4 +42,7 @@ class Tokenizer(Protocol):
 class EndsText(Protocol):
     """A tokenizer with a special token between texts."""
 
-    end_of_text: int | None
+    @property
+    def end_of_text(self) -> int | None:
+        """Its id, or None."""
+        ...
