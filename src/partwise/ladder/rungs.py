@@ -171,15 +171,33 @@ def difference(
 
 
 def definition(here: Rung) -> tuple[tuple[str, Any], ...]:
-    """Every field that defines a rung, as (`model.d_model`, 32): the lowest rung is shown so."""
-    pairs = []
-    for name, config in (("model", here.model), ("train", here.train)):
-        pairs += [
-            (f"{name}.{field.name}", getattr(config, field.name))
-            for field in dataclasses.fields(config)
-            if field.name not in (*MACHINE_FIELDS, *RECORD_FIELDS, "seed")
-        ]
-    return tuple(pairs)
+    """Every field that a rung's definition stands on, as (`model.d_model`, 32).
+
+    The lowest rung is shown so. Fields that are off, or that belong to a part it lacks, are left
+    out.
+    """
+    model, train = here.model, here.train
+    unused = ["seed", *MACHINE_FIELDS, *RECORD_FIELDS]
+    off = {
+        "rope_": model.position != "rotary",
+        "norm_": model.norm == "none",
+        "final_norm": model.norm == "none",
+        "feedforward_": model.feedforward == "none",
+        "projection_bias": not model.output_projection,
+        "init_std": model.initialisation not in ("normal", "gpt2"),
+        "muon_": train.optimizer != "muon",
+        "min_lr_ratio": train.schedule == "constant",
+        "decay_fraction": train.schedule != "wsd",
+    }
+    beginnings = tuple(beginning for beginning, applies in off.items() if applies)
+    return tuple(
+        (f"{name}.{field.name}", getattr(config, field.name))
+        for name, config in (("model", model), ("train", train))
+        for field in dataclasses.fields(config)
+        if field.name not in unused
+        and not field.name.startswith(beginnings)
+        and getattr(config, field.name) is not None
+    )
 
 
 def written(value: object) -> str:

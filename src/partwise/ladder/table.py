@@ -76,6 +76,11 @@ class Group:
     rows: tuple[Row, ...]
 
     @property
+    def key(self) -> tuple[int, str | None]:
+        """Rung and variant."""
+        return self.rung, self.variant
+
+    @property
     def val_loss(self) -> Spread:
         """The last weights' loss over the seeds."""
         return spread([row.val_loss for row in self.rows])
