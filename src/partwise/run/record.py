@@ -75,14 +75,12 @@ class Resolved:
         dtype: what matrix products are computed in.
         compiled: whether the step is compiled.
         threads: CPU threads.
-        torch: version that trained it.
     """
 
     device: str
     dtype: str
     compiled: bool
     threads: int
-    torch: str
 
 
 @dataclass(frozen=True)

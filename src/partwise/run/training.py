@@ -1,18 +1,16 @@
 """Training inside a run folder: what is settled once, what is written down, what is sampled."""
 
 import dataclasses
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 import torch
 
 from partwise.errors import ConfigError
 from partwise.machine import cores, pick_device, pick_precision
-from partwise.machine.facts import version_of
 from partwise.messages import Notice
 from partwise.model.gpt import GPT
 from partwise.run.record import Record, Resolved, write_record
@@ -79,7 +77,7 @@ def train_in(
     events = train(model, data, config, folder=folder, resume=resume, stop=stop)
     try:
         # Closed with us, so that whoever stops listening also ends the training.
-        with closing(cast("Generator[Event, None, None]", events)):
+        with closing(events):
             for event in events:
                 if event == said:
                     continue
@@ -125,15 +123,6 @@ def _settled(record: Record) -> tuple[TrainConfig, list[Notice], Said | None]:
                 device=device,
             )
         )
-    if before.torch != version_of("torch"):
-        notices.append(
-            Notice(
-                "this run was trained with torch {before} and goes on with {now}; the last "
-                "digits may differ",
-                before=before.torch,
-                now=version_of("torch"),
-            )
-        )
     compiled = "on" if before.compiled else "off"
     kept = {"device": device, "dtype": before.dtype, "threads": before.threads}
     config = build(TrainConfig, {**kept, "compile": compiled}, asked)
@@ -149,7 +138,6 @@ def _chosen(event: Started) -> Resolved:
         dtype=event.dtype,
         compiled=event.compiled,
         threads=event.threads,
-        torch=str(version_of("torch")),
     )
 
 
