@@ -41,13 +41,9 @@ class QuietView:
 class LineView(QuietView):
     """Plain lines."""
 
-    def __init__(self) -> None:
-        self.corpus = ""
-
     def __call__(self, event: Event) -> None:
         match event:
             case Planned():
-                self.corpus = event.corpus
                 self.line(title(event.corpus))
                 self.line(planned(event))
             case Measured() if not event.before:
@@ -107,12 +103,12 @@ class LiveView(LineView):
     """The same lines above a table that fills as the rungs are trained."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._console = console()
         self._live: Any = None
         self._keys: list[Key] = []
         self._moves: dict[tuple[int, str | None, int], Moved] = {}
         self._table: LadderTable | None = None
+        self._published = False
         self._seeds: dict[Key, int] = {}
 
     def __call__(self, event: Event) -> None:
@@ -143,6 +139,7 @@ class LiveView(LineView):
     def _begin(self, event: Planned) -> None:
         from rich.live import Live
 
+        self._published = event.published
         for rung, variant, _ in event.runs:
             self._seeds[rung, variant] = self._seeds.get((rung, variant), 0) + 1
         self._keys = list(self._seeds)
@@ -162,7 +159,7 @@ class LiveView(LineView):
             return
         done = {group.key: group for group in self._table.groups} if self._table else {}
         several = max(self._seeds.values(), default=1) > 1
-        published = self.corpus == PUBLISHED_CORPUS
+        published = self._published
         rows = []
         for key in self._keys:
             moving = [move for move in self._moves.values() if (move.rung, move.variant) == key]

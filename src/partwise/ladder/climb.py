@@ -28,7 +28,7 @@ from partwise.ladder.events import (
     Planned,
     Said,
 )
-from partwise.ladder.jobs import Job, job
+from partwise.ladder.jobs import Job, job, reference
 from partwise.ladder.place import Place
 from partwise.ladder.pool import work_through
 from partwise.ladder.record import Record, read_record
@@ -179,7 +179,9 @@ class _Climb:
         missing = [one for one in self.jobs if one.run not in self.records]
         workers = self._workers(missing)
         planned = tuple((one.rung, one.variant, one.seed) for one in self.jobs)
-        yield Planned(self.corpus, planned, len(self.jobs) - len(missing), workers)
+        finished = len(self.jobs) - len(missing)
+        references = any(reference(one, self.corpus) is not None for one in self.jobs)
+        yield Planned(self.corpus, planned, finished, workers, references)
         for one in self.jobs:
             if one.run in self.records:
                 yield Measured(self.records[one.run].row, True, self.table())

@@ -17,12 +17,14 @@ class Planned:
         runs: (rung, variant or None, seed) of each.
         finished: how many of them were trained before.
         workers: processes that train at once.
+        published: whether published values apply to them.
     """
 
     corpus: str
     runs: tuple[tuple[int, str | None, int], ...]
     finished: int
     workers: int
+    published: bool
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Self
 
-from partwise.ladder.rungs import Rung
+from partwise.ladder.rungs import Rung, published, rung
 from partwise.ladder.variants import FAITHFUL, Variant
 from partwise.model.config import ModelConfig
 from partwise.settings import build, plain
@@ -66,32 +66,38 @@ class Job:
         return cls(**{**given, "model": model, "train": train})
 
 
-def job(rung: Rung, variant: Variant, seed: int, **shared: Any) -> Job:
+def job(here: Rung, variant: Variant, seed: int, **shared: Any) -> Job:
     """The job of one rung, variant and seed.
 
     Args:
-        rung, variant: what is trained.
+        here, variant: what is trained.
         seed: its seed.
         **shared: TrainConfig fields that hold for the whole ladder, such as `steps`.
 
     Raises:
         ConfigError: together they make no sense.
     """
-    model, train = variant.applied(rung)
+    model, train = variant.applied(here)
     train = dataclasses.replace(train, **shared, seed=seed)
-    words = [f"rung-{rung.number}"]
+    words = [f"rung-{here.number}"]
     if variant != FAITHFUL:
         words.append(slug(variant.label))
     words.append(f"seed-{seed}")
     return Job(
-        rung=rung.number,
-        name=rung.name,
+        rung=here.number,
+        name=here.name,
         variant=None if variant == FAITHFUL else variant.label,
         seed=seed,
         model=model,
         train=train,
         run="-".join(words),
     )
+
+
+def reference(job: Job, corpus: str) -> float | None:
+    """The published value of a job that is a whole rung on the text it was published for."""
+    whole = job.variant is None and job.train.steps == rung(job.rung).train.steps
+    return published(job.rung, corpus) if whole else None
 
 
 def slug(label: str) -> str:

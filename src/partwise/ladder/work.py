@@ -13,11 +13,10 @@ from typing import Any
 import torch
 
 from partwise.errors import PartwiseError, TrainingError
-from partwise.ladder.jobs import Job
+from partwise.ladder.jobs import Job, reference
 from partwise.ladder.knockout import knock_out
 from partwise.ladder.place import Place
 from partwise.ladder.record import Record, write_record
-from partwise.ladder.rungs import published, rung
 from partwise.ladder.table import Row
 from partwise.machine import describe, pick_device, pick_precision
 from partwise.model.gpt import GPT
@@ -165,12 +164,6 @@ def measure(
     drawn = SampleConfig(temperature=1.0, chars=SAMPLE_CHARS, seed=job.seed)
     (sample,) = complete(model, prepared.tokenizer, "", drawn)
     return Record(row, tuple(sorted(validation.items())), tuple(sorted(training.items())), sample)
-
-
-def reference(job: Job, corpus: str) -> float | None:
-    """The published value of a job that is a whole rung on the text it was published for."""
-    whole = job.variant is None and job.train.steps == rung(job.rung).train.steps
-    return published(job.rung, corpus) if whole else None
 
 
 def whole_loss(
