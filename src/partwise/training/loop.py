@@ -8,7 +8,7 @@ nothing.
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -46,7 +46,7 @@ def train(
     resume: bool = False,
     stop: Callable[[], bool] = never,
     clock: Callable[[], float] = time.perf_counter,
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Train `model` in place until the first limit of `config` is met.
 
     On the CPU the same settings, thread count and version of torch give the same bits, however
@@ -232,8 +232,8 @@ def train(
             # --- How many steps fit into the minutes? ---------------------------------------------
             if evaluating:
                 pace.evaluation = clock() - paused_at
-            # Planned when the first steps have shown the speed. Each evaluation shows what it really
-            # takes, and whether the machine still is as fast; the plan is corrected by that.
+            # Planned when the first steps have shown the speed, and corrected at each evaluation,
+            # which shows what it really takes and whether the machine still is as fast.
             unplanned = progress.planned_total is None
             if (
                 budget is not None

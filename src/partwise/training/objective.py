@@ -61,8 +61,8 @@ class Objective:
         model = self.model
         buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
         was_training = model.training
-        self._compiled = torch.compile(self._loss, dynamic=False)
         try:
+            self._compiled = torch.compile(self._loss, dynamic=False)
             model.train()
             torch.autograd.backward(self._compiled(inputs, targets, smoothing))
             model.eval()

@@ -131,7 +131,7 @@ def pack(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The optimizers' whole memory as flat tensors, and what is no tensor as plain data.
 
-    Keys are `exp_avg/blocks.0.attention.qkv.weight`: what is remembered, and of which parameter.
+    Keys are `AdamW/exp_avg/blocks.0.attention.qkv.weight`: who remembers what of which parameter.
     """
     names = {id(parameter): name for name, parameter in trained(model)}
     tensors: dict[str, Tensor] = {}
@@ -139,7 +139,7 @@ def pack(
     for optimizer in optimizers:
         for parameter, memory in optimizer.state.items():
             for what, value in memory.items():
-                key = f"{what}/{names[id(parameter)]}"
+                key = f"{type(optimizer).__name__}/{what}/{names[id(parameter)]}"
                 if isinstance(value, Tensor):
                     tensors[key] = value
                 else:
@@ -166,14 +166,13 @@ def unpack(
     }
     parameters = dict(trained(model))
     for key, value in {**plain, **tensors}.items():
-        what, _, name = key.partition("/")
+        who, what, name = key.split("/", 2)
         parameter = parameters.get(name)
-        if parameter is None or (
-            isinstance(value, Tensor) and value.ndim and value.shape != parameter.shape
-        ):
+        if parameter is None or who != type(owners[id(parameter)]).__name__:
             raise RunError(
-                "the checkpoint's optimizer remembers {name}, which this model does not have in "
-                "that shape; resume with the model settings of the run",
+                "the checkpoint holds what {who} remembers of {name}, which {who} does not train "
+                "here; resume with the optimizer and model settings of the run",
+                who=who,
                 name=name,
             )
         if isinstance(value, Tensor):
@@ -182,9 +181,11 @@ def unpack(
             value = value.to(here, copy=True)
         owners[id(parameter)].state[parameter][what] = value
     for name, parameter in parameters.items():
-        if not owners[id(parameter)].state[parameter]:
+        memory = owners[id(parameter)].state[parameter].values()
+        shapes = {value.shape for value in memory if isinstance(value, Tensor) and value.ndim}
+        if shapes - {parameter.shape} or not memory:
             raise RunError(
-                "the checkpoint's optimizer remembers nothing of {name}; resume with the optimizer "
-                "and model settings of the run",
+                "the checkpoint's optimizer remembers nothing of {name} in this shape; resume with "
+                "the optimizer and model settings of the run",
                 name=name,
             )

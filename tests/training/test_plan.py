@@ -1,0 +1,139 @@
+"""How many steps a run has: counted from its limits, or fitted into its minutes."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partwise.errors import ConfigError
+from partwise.training.config import TrainConfig
+from partwise.training.events import Evaluated, Finished, Stepped
+from partwise.training.loop import train
+from partwise.training.plan import Pace, check_ends, foreseen
+from training.doubles import CONFIG, CONTEXT, ROWS, Clock, data, new_model
+
+A_STEP = CONTEXT * ROWS
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"steps": 7}, (7, "steps")),
+        ({"tokens": A_STEP}, (1, "tokens")),
+        ({"tokens": A_STEP + 1}, (2, "tokens")),
+        ({"epochs": 1.0}, (13, "epochs")),  # 400 tokens, 32 a step
+        ({"epochs": 0.001}, (1, "epochs")),
+        ({"steps": 7, "tokens": 3 * A_STEP}, (3, "tokens")),
+        ({"steps": 7, "epochs": 2.0, "minutes": 1.0}, (7, "steps")),
+        ({"minutes": 1.0}, None),
+        ({"target_loss": 1.0}, None),
+    ],
+)
+def test_the_first_limit_that_can_be_counted_in_steps(
+    limits: dict[str, Any], expected: tuple[int, str] | None
+) -> None:
+    assert foreseen(replace(CONFIG, **{"steps": None, **limits}), data()) == expected
+
+
+def test_a_training_without_an_end_is_refused() -> None:
+    with pytest.raises(ConfigError, match="nothing ends this training"):
+        check_ends(TrainConfig())
+    with pytest.raises(ConfigError, match="nothing ends"):
+        next(train(new_model(), data(), TrainConfig()))
+
+
+def test_a_schedule_that_cannot_know_its_length_is_refused() -> None:
+    with pytest.raises(ConfigError, match="schedule=cosine needs to know"):
+        check_ends(TrainConfig(patience=3))
+    check_ends(TrainConfig(patience=3, schedule="constant"))
+    check_ends(TrainConfig(minutes=1))
+
+
+@given(
+    step=st.floats(0.001, 10),
+    evaluation=st.floats(0, 30),
+    every=st.integers(1, 500),
+    budget=st.floats(60, 3600),
+)
+def test_what_is_planned_fills_the_time(
+    step: float, evaluation: float, every: int, budget: float
+) -> None:
+    pace = Pace()
+    for seconds in (99.0, 99.0, step, step, step):  # the first two are warming up
+        pace.stepped(seconds)
+    pace.evaluation = evaluation
+    total = pace.total(5, 10.0, budget, every)
+    taken = 10 + (total - 5) * (step + evaluation / every) + evaluation
+    assert taken <= budget + 1e-6 or total == 6
+    assert taken + step + evaluation / every >= budget - 1e-6
+
+
+def timed(
+    minutes: float, step_seconds: Any, batch_seconds: float = 0.0, **changes: Any
+) -> tuple[float, list[Any]]:
+    """Train by a clock that only data moves; the minutes that it took, and the events."""
+    clock = Clock()
+    config = replace(CONFIG, steps=None, minutes=minutes, **changes)
+    events = list(
+        train(
+            new_model(),
+            data(config, clock=clock, step_seconds=step_seconds, batch_seconds=batch_seconds),
+            config,
+            clock=clock,
+        )
+    )
+    return (clock.now - 1000) / 60, events
+
+
+@pytest.mark.parametrize("minutes", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("schedule", ["cosine", "linear", "wsd"])
+def test_a_run_by_minutes_ends_in_time_with_its_schedule_complete(
+    minutes: float, schedule: str
+) -> None:
+    taken, events = timed(
+        minutes, 0.5, 0.2, schedule=schedule, min_lr_ratio=0.0, eval_every=20, log_every=1
+    )
+    assert taken == pytest.approx(minutes, rel=0.05)
+    assert taken <= minutes + 1e-9
+    assert events[-1].reason == "minutes"
+    rates = [event.lr for event in events if isinstance(event, Stepped)]
+    assert max(rates) == CONFIG.lr
+    assert rates[-1] < 0.1 * CONFIG.lr
+    # The last word is said about the last step.
+    evaluations = [event for event in events if isinstance(event, Evaluated)]
+    assert evaluations[-1].step == events[-1].step
+
+
+def test_the_plan_follows_a_machine_that_slows_down() -> None:
+    clock = Clock()
+    config = replace(CONFIG, steps=None, minutes=2.0, eval_every=10, log_every=1, min_lr_ratio=0.0)
+    timed_data = data(config, clock=clock, step_seconds=0.5)
+    rates = []
+    for event in train(new_model(), timed_data, config, clock=clock):
+        if isinstance(event, Stepped):
+            rates.append(event.lr)
+            clock.now += 0.5 if event.step > 40 else 0.0
+    assert (clock.now - 1000) / 60 == pytest.approx(2.0, rel=0.05)
+    assert rates[-1] < 0.1 * CONFIG.lr
+
+
+def test_time_is_up_even_when_steps_are_asked_for() -> None:
+    taken, events = timed(0.1, 1.0)
+    assert taken <= 0.1 + 1e-9
+    clock = Clock()
+    config = replace(CONFIG, steps=1000, minutes=0.1)
+    events = list(
+        train(new_model(), data(config, clock=clock, step_seconds=1.0), config, clock=clock)
+    )
+    finished = events[-1]
+    assert isinstance(finished, Finished)
+    assert finished.reason == "minutes"
+    assert finished.step == 6
+
+
+def test_one_step_is_taken_in_any_case() -> None:
+    _, events = timed(0.001, 5.0)
+    assert events[-1].step == 1
+    assert events[-1].val_loss is not None
