@@ -1,6 +1,7 @@
 """The whole of sampling: what is said, where it ends, and that nothing else changes it."""
 
 import json
+import random
 from dataclasses import replace
 
 import pytest
@@ -15,6 +16,7 @@ from partwise.model.config import ModelConfig
 from partwise.model.gpt import GPT
 from partwise.sampling.config import SampleConfig
 from partwise.sampling.generate import Piece, complete, generate
+from partwise.sampling.reader import CHUNK, reach
 from partwise.settings import build
 from partwise.text.bpe import BPETokenizer, learn_bpe
 from partwise.text.byte import ByteTokenizer
@@ -145,6 +147,34 @@ def test_with_a_window_a_long_prompt_is_read_whole_and_goes_on(position: str) ->
     # Three layers that look back 3 tokens see 7, so what lies before them changes nothing.
     rest = complete(model, LETTERS, prompt[-7:], SampleConfig(chars=50))[0]
     assert "".join(piece.text for piece in pieces) == rest
+
+
+@pytest.mark.parametrize("ngram", [1, 3])
+def test_a_book_as_a_prompt_is_read_in_chunks(ngram: int) -> None:
+    model = small(position="rotary", window=4, ngram=ngram)
+    book = "".join(random.Random(0).choices("abcdefghij", k=2 * CHUNK + 100))
+    config = SampleConfig(chars=30, temperature=2)
+    said = complete(model, LETTERS, book, config)
+    assert complete(model, LETTERS, book, replace(config, cache=False)) == said
+    shapes: list[tuple[int, ...]] = []
+    hook = model.blocks[0].register_forward_pre_hook(
+        lambda module, inputs: shapes.append(tuple(inputs[0].shape))
+    )
+    complete(model, LETTERS, book, SampleConfig(tokens=1))
+    hook.remove()
+    assert [shape[1] for shape in shapes] == [CHUNK, CHUNK, 100]
+
+
+@pytest.mark.parametrize("config", [c for c in CONFIGURATIONS if c.past_context], ids=name)
+def test_nothing_beyond_its_reach_changes_the_next_token(config: ModelConfig) -> None:
+    model = GPT(config).double().eval()
+    randomise(model)
+    ids = torch.randint(config.vocab_size, (1, 3 * reach(config)))
+    seen = reach(config)
+    whole, end = model(ids)[0, -1], model(ids[:, -seen:])[0, -1]
+    torch.testing.assert_close(whole, end)
+    if config.attention:
+        assert not torch.allclose(whole, model(ids[:, -1:])[0, -1])
 
 
 def test_a_model_without_a_mask_samples_without_a_cache_and_says_so() -> None:

@@ -8,7 +8,11 @@ so both give the same text.
 import torch
 from torch import Tensor
 
+from partwise.model.config import ModelConfig
 from partwise.model.gpt import GPT
+
+# Tokens of an endless text that are read at once: the mask of a whole book would not fit memory.
+CHUNK = 512
 
 
 class Reader:
@@ -25,6 +29,7 @@ class Reader:
         self._cache = model.new_cache(texts) if cache else None
         self._endless = model.config.past_context
         self._context = model.config.context_length
+        self._reach = reach(model.config)
         device = model.token_embedding.weight.device
         self._window = torch.empty(texts, 0, dtype=torch.int64, device=device)
 
@@ -39,17 +44,35 @@ class Reader:
         Returns:
             (B, vocab_size).
         """
-        # With a cache, an endless text needs no memory of what it was.
         if self._cache is None or not self._endless:
             ids = self._remember(ids)
-        return self._model.logits(self._model.hidden(ids, self._cache)[:, -1])
+            chunks = [ids]
+        else:
+            # What the cache has forgotten is out of sight for ever.
+            chunks = list(torch.split(ids, CHUNK, dim=1))
+        for chunk in chunks:
+            hidden = self._model.hidden(chunk, self._cache)
+        return self._model.logits(hidden[:, -1])
 
     def _remember(self, new: Tensor) -> Tensor:
         """Add `new` to what was read, and return what the model must read now."""
         self._window = torch.cat((self._window, new), dim=1)
-        if not self._endless and self._window.shape[1] > self._context:
+        if self._endless:
+            self._window = self._window[:, -self._reach :]
+        elif self._window.shape[1] > self._context:
             self._window = self._window[:, -max(1, self._context // 2) :]
             if self._cache is not None:
                 self._cache.reset()
             return self._window
         return self._window if self._cache is None else new
+
+
+def reach(config: ModelConfig) -> int:
+    """The last tokens that can change the next one's scores, where a window hides the others.
+
+    A block lets a token see window - 1 tokens before it, and they saw as many before them; the
+    first of all may stand for an n-gram.
+    """
+    if config.window is None:
+        return config.context_length
+    return config.n_layers * (config.window - 1) + config.ngram
