@@ -293,10 +293,11 @@ def _free_place(root: Path, text_name: str) -> Path:
 
 def _versions() -> dict[str, Any]:
     packages = ("torch", "numpy", "safetensors", "tokenizers")
-    versions = {package: version_of(package) for package in packages}
+    versions = {package: str(version_of(package)) for package in packages}
     return {"partwise": partwise.__version__, "python": platform.python_version(), **versions}
 
 
 def _machine() -> dict[str, Any]:
     """The machine without what stands among the versions."""
-    return {name: value for name, value in describe().items() if name not in _versions()}
+    known = {name: value for name, value in describe().items() if value is not None}
+    return {name: value for name, value in known.items() if name not in _versions()}

@@ -126,7 +126,7 @@ def write_record(folder: Path, record: Record) -> None:
     if record.resolved is not None:
         tables["resolved"] = dataclasses.asdict(record.resolved)
     for name in ("versions", "machine", "git"):
-        tables[name] = {k: v for k, v in getattr(record, name).items() if v is not None}
+        tables[name] = dict(getattr(record, name))
     # A file name that is not UTF-8 cannot stand in TOML: its foreign bytes become question marks.
     body = tomli_w.dumps(tables).encode("utf-8", "replace").decode("utf-8")
     checksum = f'checksum = "{_checksum(tomllib.loads(body))}"\n'
