@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from partwise.errors import ConfigError
+from partwise.messages import Notice
 
 T = TypeVar("T")
 
@@ -28,8 +29,9 @@ class Option:
 
     Args:
         name: the field's name (`d_model`); the flag writes it with dashes.
-        types: the plain types it may hold, e.g. `(int,)`.
-        choices: the only values it may hold, or empty for any.
+        types: the plain types it may hold, e.g. `(int,)`, those of its choices among them.
+        choices: values it may hold by name; with no `free` type, the only ones.
+        free: the types of which it may hold any value.
         optional: whether None is a value.
         default: the value when nothing is said.
         help: the help line in English.
@@ -38,6 +40,7 @@ class Option:
     name: str
     types: tuple[type, ...]
     choices: tuple[object, ...]
+    free: tuple[type, ...]
     optional: bool
     default: object
     help: str
@@ -53,7 +56,7 @@ def _options(config: type[Any]) -> dict[str, Option]:
     hints = get_type_hints(config)
     found = {}
     for field in dataclasses.fields(config):
-        plain: list[type] = []
+        free: list[type] = []
         choices: list[object] = []
         optional = False
         hint = hints[field.name]
@@ -63,13 +66,13 @@ def _options(config: type[Any]) -> dict[str, Option]:
                 optional = True
             elif get_origin(member) is Literal:
                 choices.extend(get_args(member))
-                plain.extend({type(value) for value in get_args(member)})
             else:
-                plain.append(get_origin(member) or member)
+                free.append(get_origin(member) or member)
         found[field.name] = Option(
             name=field.name,
-            types=tuple(plain),
+            types=tuple(dict.fromkeys([*free, *map(type, choices)])),
             choices=tuple(choices),
+            free=tuple(free),
             optional=optional,
             default=None if field.default is dataclasses.MISSING else field.default,
             help=field.metadata.get("help", ""),
@@ -95,30 +98,44 @@ def checked(config: type[Any], name: str, value: object) -> Any:
     field = options(config)[name]
     if value is None and field.optional:
         return None
-    if field.choices and value in field.choices and type(value) in field.types:
+    if any(value == choice and type(value) is type(choice) for choice in field.choices):
         return value
-    if not field.choices or len(field.types) > len({type(c) for c in field.choices}):
-        if type(value) in field.types:
-            return value
-        if float in field.types and type(value) is int:
-            return float(value)
-        if tuple in field.types and isinstance(value, list):
-            return tuple(value)
+    if type(value) in field.free:
+        return value
+    if float in field.free and type(value) is int:
+        return float(value)
+    if tuple in field.free and isinstance(value, list):
+        return tuple(value)
+    kinds: list[object] = [_kind(kind) for kind in field.free]
+    if field.optional:
+        kinds.append(Notice("none"))
     if field.choices:
         raise ConfigError(
             "{name}={value!r} is not a choice; choose {choices}",
             name=name,
             value=value,
-            choices=", ".join(map(str, field.choices)),
+            choices=_either([", ".join(map(str, field.choices)), *kinds]),
         )
-    kinds = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-    wanted = [kinds.get(kind, "a list") for kind in field.types] + ["none"] * field.optional
     raise ConfigError(
         "{name}={value!r} has the wrong type; give {wanted}",
         name=name,
         value=value,
-        wanted=" or ".join(wanted),
+        wanted=_either(kinds),
     )
+
+
+def _either(kinds: list[object]) -> object:
+    return functools.reduce(lambda a, b: Notice("{one} or {other}", one=a, other=b), kinds)
+
+
+def _kind(kind: type) -> Notice:
+    if kind is int:
+        return Notice("a whole number")
+    if kind is float:
+        return Notice("a number")
+    if kind is bool:
+        return Notice("true or false")
+    return Notice("a text") if kind is str else Notice("a list")
 
 
 def check(config: object) -> None:
