@@ -315,9 +315,7 @@ def verdicts(table: LadderTable) -> list[str]:
     if any(
         step is not None and step.verdict == "one seed" for step in map(table.step, table.groups)
     ):
-        lines.append(
-            message("one seed moves a rung by about 0.02: --seeds 3 says which steps are noise")
-        )
+        lines.append(message("one seed cannot tell which differences are noise; --seeds 3 can"))
     else:
         lines.append(message("difference: mean ± standard error over paired seeds (nats a token)"))
     if any(group.published is not None for group in table.groups):

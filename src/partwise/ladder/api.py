@@ -21,6 +21,7 @@ def ladder(
     each: bool = False,
     steps: int | None = None,
     knock_out: bool = False,
+    depth: bool = False,
     again: bool = False,
     name: str | None = None,
     text: str | None = None,
@@ -45,6 +46,7 @@ def ladder(
         each: one variant for each change instead of one that has them all.
         steps: train every rung for this many steps; None: 5,000.
         knock_out: measure trained rungs with each part silenced.
+        depth: measure deep stacks before training for the report (see `depth.stacks`).
         again: train finished rungs again.
         name: name of the folder; None: the text's name.
         text: the text; None: tiny Shakespeare, or Shakespeare where it cannot be had.
@@ -77,6 +79,7 @@ def ladder(
         each=each,
         steps=steps,
         knock_out=knock_out,
+        depth=depth,
         again=again,
         name=name,
         workers=workers,

@@ -18,6 +18,16 @@ import partwise
 from partwise.errors import RunError, StorageError, TextError
 from partwise.ladder import estimate
 from partwise.ladder.config import LadderConfig
+from partwise.ladder.deep import (
+    Depth,
+    Racer,
+    Stack,
+    racer_from_plain,
+    read_depth,
+    stack_from_plain,
+    write_depth,
+)
+from partwise.ladder.depth_pictures import depth_section
 from partwise.ladder.events import (
     Climbed,
     Event,
@@ -166,6 +176,7 @@ class _Climb:
         self.records: dict[str, Record] = {}
         self.silenced: tuple[Silenced, ...] = ()
         self.machine: dict[str, Any] = {}
+        self.depth: Depth | None = None
         self.failures: tuple[Failure, ...] = ()
 
     @property
@@ -196,6 +207,8 @@ class _Climb:
             yield from self._train([one], min(workers, 1), cores())
         if self.config.knock_out and not self.stop():
             yield from self._knock_out()
+        if self.config.depth and not self.stop():
+            yield from self._measure_depth()
         self._write()
         reason: Literal["finished", "interrupted", "failed"] = "finished"
         if self.failures:
@@ -223,6 +236,7 @@ class _Climb:
             record = read_record(path.parent)
             if record is not None:
                 self.records[record.row.run] = record
+        self.depth = read_depth(self.folder / "depth.json")
         with suppress(StorageError):
             before = read_table(self.folder / "ladder.json")
             self.machine, self.silenced = before.machine, before.silenced
@@ -309,6 +323,27 @@ class _Climb:
                 elif message["kind"] == "failed":
                     yield self._failed(one, message)
 
+    def _measure_depth(self) -> Iterator[Event]:
+        if self.depth is not None and not self.config.again:
+            return
+        yield Said(Notice("measuring deep stacks and racing pre-norm against post-norm"))
+        found: list[Stack] = []
+        raced: list[Racer] = []
+        workers = min(self._workers([]), 1)
+        for each in work_through(
+            [{"task": "depth"}], self.place, workers=workers, threads=cores(), stop=self.stop
+        ):
+            message = each.message
+            if message["kind"] == "stack":
+                found.append(stack_from_plain(message["stack"]))
+            elif message["kind"] == "racer":
+                raced.append(racer_from_plain(message["racer"]))
+            elif message["kind"] == "done":
+                self.depth = Depth(tuple(found), tuple(raced))
+                write_depth(self.folder / "depth.json", self.depth)
+            elif message["kind"] == "failed":
+                yield Said(Notice("deep stacks: {reason}", reason=message["reason"]))
+
     def _failed(self, one: Job, message: dict[str, Any]) -> Failed:
         failure = Failure(one.rung, one.name, one.variant, one.seed, message["reason"])
         self.failures += (failure,)
@@ -319,7 +354,8 @@ class _Climb:
             self.machine = describe()
         table = self.table()
         write_table(self.folder / "ladder.json", table)
-        page = report(table, self.records, rungs())
+        extra = "" if self.depth is None else depth_section(self.depth)
+        page = report(table, self.records, rungs(), extra)
         write_atomic(self.folder / "ladder.html", page.encode("utf-8"))
 
 

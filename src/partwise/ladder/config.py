@@ -39,6 +39,9 @@ class LadderConfig:
     knock_out: bool = option(
         False, "measure trained rungs with each part silenced in turn; train what is missing"
     )
+    depth: bool = option(
+        False, "measure deep stacks before training, by layer, and race pre- against post-norm"
+    )
     again: bool = option(False, "train finished rungs again")
     name: str | None = option(None, "name of the ladder's folder; none: the corpus's name")
     workers: int | None = option(

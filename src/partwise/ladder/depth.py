@@ -9,15 +9,13 @@ post-norm stack for a moment.
 import dataclasses
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from partwise.ladder.charts import Line, curves
-from partwise.messages import message
+from partwise.ladder.deep import STACK_NORMS, Racer, Stack, StackNorm
 from partwise.model.config import Initialisation, ModelConfig
 from partwise.model.gpt import GPT
 from partwise.training.config import TrainConfig
@@ -25,10 +23,6 @@ from partwise.training.data import Data
 from partwise.training.evaluate import never
 from partwise.training.events import Finished, Stepped
 from partwise.training.loop import train
-
-StackNorm = Literal["none", "pre", "post"]
-
-STACK_NORMS: tuple[StackNorm, ...] = ("none", "pre", "post")
 
 # 96 blocks as in GPT-3, narrow enough that every combination takes a second on one core.
 STACK = ModelConfig(
@@ -41,32 +35,13 @@ STACK = ModelConfig(
     initialisation="fan_in",
 )
 
+# Texts that a stack reads.
+TEXTS = 4
+
+RACE_NORMS: tuple[StackNorm, ...] = ("pre", "post")
+
 # Half as deep, for the race: 48 blocks that are trained for 120 steps.
 RACER = dataclasses.replace(STACK, n_layers=48)
-
-
-@dataclass(frozen=True)
-class Stack:
-    """One deep stack at initialisation; each tuple has one value a block, the first block first.
-
-    Args:
-        residual: x + sublayer(x), or sublayer(x) alone.
-        norm: where LayerNorm stands.
-        initialisation: how the weights started.
-        loss: its loss on the text (nats a token); not finite when the stack overflows.
-        gradient: norm of the loss's gradient with respect to the block's output, all tokens.
-        similarity: mean cosine between the block's outputs for two different tokens of a text.
-        contribution: size of what the block adds to the stream over the size of the stream that
-            enters it (root mean square); without residual, of its output instead.
-    """
-
-    residual: bool
-    norm: StackNorm
-    initialisation: Initialisation
-    loss: float
-    gradient: tuple[float, ...]
-    similarity: tuple[float, ...]
-    contribution: tuple[float, ...]
 
 
 def stack_config(
@@ -165,23 +140,6 @@ def token_similarity(x: Tensor) -> float:
     return (pairs / (length * (length - 1))).mean().item()
 
 
-@dataclass(frozen=True)
-class Racer:
-    """One short training.
-
-    Args:
-        norm: `pre` or `post`.
-        initialisation: how the weights started.
-        steps: (step, training loss) as logged (nats a token).
-        val_loss: at the end, on what the data calls validation; None where it was not measured.
-    """
-
-    norm: StackNorm
-    initialisation: Initialisation
-    steps: tuple[tuple[int, float], ...]
-    val_loss: float | None
-
-
 class RaceData(Protocol):
     """Gives the data for a race: called with context length, batch size and seed."""
 
@@ -230,7 +188,7 @@ def race(
         log_every=5,
     )
     for initialisation in initialisations:
-        for norm in ("pre", "post"):
+        for norm in RACE_NORMS:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
                 model = GPT(stack_config(True, norm, initialisation, base))
@@ -245,92 +203,9 @@ def race(
             yield Racer(norm, initialisation, tuple(points), val_loss)
 
 
-def name(residual: bool, norm: StackNorm) -> str:
-    """A stack's switches in words."""
-    norms = {
-        "none": message("no norm"),
-        "pre": message("pre-norm"),
-        "post": message("post-norm"),
-    }
-    if residual:
-        return message("{norm}, residual", norm=norms[norm])
-    return message("{norm}, no residual", norm=norms[norm])
-
-
-def gradient_picture(found: list[Stack], width: int, height: int = 300) -> str:
-    """Gradient size by layer, on a logarithmic axis; zeros and overflows have no point."""
-    return curves(
-        _lines(found, lambda one: one.gradient, positive=True),
-        width=width,
-        height=height,
-        title=message("Gradient size by layer"),
-        description=message(
-            "The norm of the loss's gradient with respect to each block's output, before training"
-        ),
-        x_label=message("layer"),
-        y_label=message("gradient norm"),
-        y_log=True,
-    )
-
-
-def similarity_picture(found: list[Stack], width: int, height: int = 300) -> str:
-    """Token similarity by layer as an SVG."""
-    return curves(
-        _lines(found, lambda one: one.similarity, positive=False),
-        width=width,
-        height=height,
-        title=message("Token similarity by layer"),
-        description=message("The mean cosine between two tokens of a text, before training"),
-        x_label=message("layer"),
-        y_label=message("mean cosine"),
-    )
-
-
-def race_picture(found: list[Racer], width: int, height: int = 300) -> str:
-    """The race's training losses as an SVG."""
-    lines = [
-        Line(
-            name=f"{one.initialisation}, {_norm_name(one.norm)}",
-            points=tuple((float(step), loss) for step, loss in one.steps if math.isfinite(loss)),
-            colour=place + 1,
-            dashed=one.norm == "post",
-        )
-        for place, one in enumerate(found)
-    ]
-    return curves(
-        lines,
-        width=width,
-        height=height,
-        title=message("A short race: pre-norm against post-norm"),
-        description=message("Training loss of deep stacks that differ in their norms' place alone"),
-        x_label=message("step"),
-        y_label=message("training loss (nats)"),
-    )
-
-
-def _norm_name(norm: StackNorm) -> str:
-    return message("pre-norm") if norm == "pre" else message("post-norm")
-
-
-def _lines(
-    found: list[Stack], values: Callable[[Stack], tuple[float, ...]], positive: bool
-) -> list[Line]:
-    lines = []
-    for place, one in enumerate(found):
-        points = tuple(
-            (float(layer + 1), value)
-            for layer, value in enumerate(values(one))
-            if math.isfinite(value) and (value > 0 or not positive)
-        )
-        lines.append(
-            Line(name(one.residual, one.norm), points, place % 6 + 1, dashed=not one.residual)
-        )
-    return lines
-
-
 def _random_ids(config: ModelConfig, seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
-    return torch.randint(config.vocab_size, (4, config.context_length + 1), generator=generator)
+    return torch.randint(config.vocab_size, (TEXTS, config.context_length + 1), generator=generator)
 
 
 def _size(x: Tensor) -> float:

@@ -10,9 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from partwise.errors import PartwiseError, TrainingError
+from partwise.ladder import depth
+from partwise.ladder.deep import to_plain
 from partwise.ladder.jobs import Job, reference
 from partwise.ladder.knockout import knock_out
 from partwise.ladder.place import Place
@@ -54,19 +57,21 @@ def carry_out(task: Message, place: Place, stop: Stop) -> Iterator[Message]:
     """Do one task and tell what happens.
 
     Args:
-        task: `{"task": "train" | "time" | "silence", "job": …}`.
+        task: `{"task": "train" | "time" | "silence", "job": …}`, or `{"task": "depth"}`.
         place: where and on what.
         stop: asked often; True saves and ends.
 
     Yields:
-        Messages with a `kind`: `moved`, `said`, `timed`, `silenced`; the last one is `done`,
-        `interrupted` or `failed` (with `reason` and whether it is `fatal` for
-        the whole ladder).
+        Messages with a `kind`: `moved`, `said`, `timed`, `silenced`, `stack`, `racer`; the last one
+        is `done`, `interrupted` or `failed` (with `reason`, and whether it is `fatal` for the whole
+        ladder).
     """
-    job = Job.from_plain(task["job"])
-    doing = {"train": _train, "time": _time, "silence": _silence}[task["task"]]
+    doing = {"train": _train, "time": _time, "silence": _silence}
     try:
-        yield from doing(job, place, stop)
+        if task["task"] == "depth":
+            yield from _depth(place, stop)
+        else:
+            yield from doing[task["task"]](Job.from_plain(task["job"]), place, stop)
     except TrainingError as error:
         # The loss of this variant is no longer a number; the others are none the worse.
         yield {"kind": "failed", "reason": str(error), "fatal": False}
@@ -258,6 +263,32 @@ def _silence(job: Job, place: Place, stop: Stop) -> Iterator[Message]:
         if stop():
             yield {"kind": "interrupted"}
             return
+    yield {"kind": "done"}
+
+
+def _depth(place: Place, stop: Stop) -> Iterator[Message]:
+    """Deep stacks at initialisation, then the race."""
+    prepared = prepare(place.text, DataConfig(), cache=cache_folder(), offline=place.offline)
+    vocab_size = prepared.tokenizer.vocab_size
+
+    def data(context_length: int, batch_size: int, seed: int) -> Data:
+        batches = Batches(prepared.train, context_length, batch_size, seed)
+        return Data(batches, prepared.validation, windows, len(prepared.train))
+
+    stack = dataclasses.replace(depth.STACK, vocab_size=vocab_size)
+    inputs, targets = data(stack.context_length, depth.TEXTS, 1).train.batch(0)
+    ids = torch.from_numpy(np.concatenate([inputs, targets[:, -1:]], axis=1))
+    for found in depth.stacks(base=stack, ids=ids):
+        yield {"kind": "stack", "stack": to_plain(found)}
+        if stop():
+            yield {"kind": "interrupted"}
+            return
+    racer = dataclasses.replace(depth.RACER, vocab_size=vocab_size)
+    for raced in depth.race(data, base=racer, stop=stop):
+        if stop():
+            yield {"kind": "interrupted"}
+            return
+        yield {"kind": "racer", "racer": to_plain(raced)}
     yield {"kind": "done"}
 
 
