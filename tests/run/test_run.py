@@ -271,6 +271,23 @@ def test_choices_are_kept_when_resuming(monkeypatch: pytest.MonkeyPatch) -> None
     assert not any("as asked" in str(e.notice) for e in events if isinstance(e, Said))
 
 
+def test_other_settings_when_resuming() -> None:
+    run = trained(steps=3)
+    longer = dataclasses.replace(run.record.train, steps=5, dtype="bfloat16", threads=1)
+    with lock(run.path / ".lock"), pytest.raises(RunError, match="is being written"):
+        next(run.train(resume=True, settings=longer))
+    for wrong in ({"steps": None}, {"device": "cuda:99"}):
+        with pytest.raises(ConfigError):
+            next(run.train(resume=True, settings=dataclasses.replace(longer, **wrong)))  # type: ignore[arg-type]
+    assert Run.open(run.path).record.train.steps == 3
+    events = list(run.train(resume=True, settings=longer))
+    assert events[-1].step == 5  # type: ignore[union-attr]
+    started = next(event for event in events if isinstance(event, Started))
+    assert (started.dtype, started.threads) == ("bfloat16", 1)
+    assert Run.open(run.path).record.train == longer
+    assert Run.open(run.path).record.resolved == run.record.resolved
+
+
 def test_a_device_that_is_gone_is_said() -> None:
     run = trained(steps=3)
     path = run.path / "run.toml"

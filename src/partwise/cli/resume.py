@@ -1,7 +1,6 @@
 """`partwise resume RUN`: goes on where a run stopped, or further than it was meant to go."""
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from partwise.cli import flags
 from partwise.cli.parser import Parser, Said
@@ -10,9 +9,6 @@ from partwise.cli.train import SHORT
 from partwise.messages import message
 from partwise.settings import option
 from partwise.training.config import TrainConfig
-
-if TYPE_CHECKING:
-    from partwise.run import Run
 
 
 @dataclass(frozen=True)
@@ -49,23 +45,18 @@ def run(said: Said) -> int:
     from partwise.cli.which import named_or_newest
 
     found = named_or_newest(said.places, asked.runs_dir)
-    if changes:
-        found = _changed(found, flags.layered(TrainConfig, found.record.train, changes))
+    settings = flags.layered(TrainConfig, found.record.train, changes) if changes else None
     return follow(
         found,
         lambda stop: found.train(
-            resume=True, stop=stop, text=asked.text, offline=asked.offline, announce=remark
+            resume=True,
+            stop=stop,
+            settings=settings,
+            text=asked.text,
+            offline=asked.offline,
+            announce=remark,
         ),
         [],
         quiet=asked.quiet,
         as_json=asked.json,
     )
-
-
-def _changed(found: "Run", train: TrainConfig) -> "Run":
-    """The run with other settings of its training, written down."""
-    from partwise.run import Run
-    from partwise.run.record import write_record
-
-    write_record(found.path, replace(found.record, train=train))
-    return Run.open(found.path)

@@ -165,6 +165,7 @@ class Run:
         resume: bool = False,
         stop: Callable[[], bool] = never,
         *,
+        settings: TrainConfig | None = None,
         text: str | None = None,
         offline: bool = False,
         progress: Progress | None = None,
@@ -176,6 +177,7 @@ class Run:
             resume: go on from the last checkpoint, if there is one; the bits at the end are those
                 of a run that was never interrupted (on the CPU, with the same version of torch).
             stop: asked before every step; True saves and ends.
+            settings: train with these from now on, such as more steps; None: as recorded.
             text: where the text is now, when it is no longer where it was.
             offline: never download a corpus.
             progress: is told how far the text is prepared (bytes done, of all).
@@ -208,6 +210,11 @@ class Run:
                 progress=progress,
                 announce=announce,
             )
+            if settings is not None and settings != self.record.train:
+                check_ends(settings)
+                pick_device(settings.device)
+                self.record = dataclasses.replace(self.record, train=settings)
+                write_record(self.path, self.record)
             if not begun:
                 yield from map(Said, prepared.summary)
             yield from train_in(

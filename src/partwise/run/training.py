@@ -99,37 +99,42 @@ def train_in(
 
 
 def _settled(record: Record) -> tuple[TrainConfig, list[Notice], Said | None]:
-    """The training with what was chosen when it began, or what follows from this machine.
+    """The training, with the choices of its beginning wherever the settings leave them open.
 
     Returns:
-        The settings, what to tell the user, and what the training would say of its own that
-        is not true of a choice that was made earlier.
+        The settings, what to tell the user, and what the training would say of its own that is not
+        true of a choice that was made earlier.
     """
     asked, before = record.train, record.resolved
     if before is None:
         threads = asked.threads or min(torch.get_num_threads(), cores())
         return dataclasses.replace(asked, threads=threads), [], None
     notices = []
-    device = before.device
+    device = before.device if asked.device == "auto" else asked.device
     try:
         pick_device(device)
     except ConfigError:
-        device = str(pick_device("auto"))
+        gone, device = device, str(pick_device("auto"))
         notices.append(
             Notice(
-                "this run was trained on {before}, which is not here; it goes on on {device}, "
-                "and will end in other bits than it would have there",
-                before=before.device,
+                "this run was trained on {before}, which is not here; it goes on on {device}, and "
+                "will end in other bits than it would have there",
+                before=gone,
                 device=device,
             )
         )
-    compiled = "on" if before.compiled else "off"
-    kept = {"device": device, "dtype": before.dtype, "threads": before.threads}
-    config = build(TrainConfig, {**kept, "compile": compiled}, asked)
-    said = None
-    if asked.dtype == "auto":
-        said = Said(pick_precision(before.dtype, pick_device(device))[1])
-    return config, notices, said
+    open_choices = {
+        "device": device,
+        "dtype": before.dtype if asked.dtype == "auto" else asked.dtype,
+        "compile": ("on" if before.compiled else "off")
+        if asked.compile == "auto"
+        else asked.compile,
+        "threads": asked.threads or before.threads,
+    }
+    config = build(TrainConfig, open_choices, asked)
+    if asked.dtype != "auto":
+        return config, notices, None
+    return config, notices, Said(pick_precision(config.dtype, pick_device(device))[1])
 
 
 def _chosen(event: Started) -> Resolved:
