@@ -4,8 +4,8 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from ladder.made import SAMPLE, ladder
 
+from ladder.made import SAMPLE, ladder
 from partwise.ladder.pictures import overfits
 from partwise.ladder.record import Record
 from partwise.ladder.report import report

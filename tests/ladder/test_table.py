@@ -6,8 +6,8 @@ import math
 from pathlib import Path
 
 import pytest
-from ladder.made import ladder, record
 
+from ladder.made import ladder, record
 from partwise.errors import StorageError
 from partwise.ladder.record import read_record, write_record
 from partwise.ladder.table import SCHEMA, Failure, Silenced, read_table, write_table
