@@ -29,7 +29,7 @@ PIECE = 1 << 16
 PIECES = 32
 
 # Text that is encoded in one piece when a tokenizer's text cannot be cut, at most (characters).
-UNCUT = 1 << 26
+UNCUT = 1 << 24
 
 # Text on which cutting is tried, and how finely (characters).
 TRIAL = 1 << 17

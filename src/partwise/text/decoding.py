@@ -38,7 +38,8 @@ def pieces_of(value: Mapping[str, Any], vocabulary: Mapping[str, int]) -> Pieces
         alphabet = {character: byte for byte, character in enumerate(byte_alphabet())}
 
         def text_of(token: str) -> bytes:
-            if all(character in alphabet for character in token):
+            # An added token is written as it is read in the text, in no byte's guise.
+            if token not in added and all(character in alphabet for character in token):
                 return bytes(alphabet[character] for character in token)
             return token.encode("utf-8")
 
@@ -70,10 +71,7 @@ def pieces_of(value: Mapping[str, Any], vocabulary: Mapping[str, int]) -> Pieces
 
     else:
         return None
-    table = {
-        id: token.encode("utf-8") if token in added else text_of(token)
-        for token, id in vocabulary.items()
-    }
+    table = {id: text_of(token) for token, id in vocabulary.items()}
     return Pieces(lambda id: table.get(int(id), b""), strip)
 
 
