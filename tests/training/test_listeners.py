@@ -141,10 +141,11 @@ def test_wandb_gets_the_numbers_under_the_runs_name(monkeypatch: pytest.MonkeyPa
         return SimpleNamespace(log=log, finish=lambda: logged.append((-1, {})))
 
     monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init))
-    listener = WandB("project", "run", {"lr": 1})
+    listener = WandB("project", "run #1", {"lr": 1})
     tell(listener, started(), stepped(10))
     listener.close()
-    assert (opened["project"], opened["id"], opened["resume"]) == ("project", "run", "allow")
+    assert (opened["project"], opened["name"]) == ("project", "run #1")
+    assert (opened["id"], opened["resume"]) == ("run -1", "allow")
     assert logged[0][0] == 10
     assert logged[0][1]["loss"] == 2.5
     assert logged[-1][0] == -1

@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -185,8 +186,10 @@ class WandB:
             raise ConfigError(
                 "wandb={project} needs the package wandb; run: pip install wandb", project=project
             ) from error
+        # The characters that an id may not have there.
+        id = re.sub(r"[/\\#?%:]", "-", name)
         self._run: Any = wandb.init(
-            project=project, name=name, id=name, resume="allow", config=dict(settings)
+            project=project, name=name, id=id, resume="allow", config=dict(settings)
         )
 
     def __call__(self, event: Event) -> None:

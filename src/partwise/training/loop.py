@@ -250,6 +250,7 @@ def train(
 
             # --- One step -------------------------------------------------------------------------
             stepped_from = clock()
+            told_at += stepped_from - paused_at  # the speed that is told is that of steps
             total = limit[0] if limit else progress.planned_total
             logged = (progress.step + 1) % config.log_every == 0
             inputs, targets = upload(next(batches), device)
