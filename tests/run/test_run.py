@@ -8,7 +8,9 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,7 @@ from partwise.run import Run, Sampled
 from partwise.sampling.generate import complete
 from partwise.storage import lock
 from partwise.text.config import DataConfig
-from partwise.text.prepare import prepare
+from partwise.text.prepare import Prepared, prepare
 from partwise.training.config import TrainConfig
 from partwise.training.events import Evaluated, Event, Finished, Said, Saved, Started, Stepped
 
@@ -143,8 +145,38 @@ def test_a_full_disk_leaves_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "write", full)
     with pytest.raises(StorageError, match=r"runs.a.*the disk is full"):
         Run.create("runs", "a", "text.txt", MODEL, TRAIN, DataConfig(), prepared=prepared)
-    assert tree(Path("runs")) == set()
-    assert list(Path("runs").iterdir()) == []
+    assert [path.name for path in Path("runs").iterdir()] == [".lock"]
+
+
+def test_what_a_killed_creation_left_is_swept() -> None:
+    Path("runs/.partial-0123").mkdir(parents=True)
+    Path("runs/.partial-0123/run.toml").write_bytes(b"half")
+    make()
+    assert sorted(path.name for path in Path("runs").iterdir()) == [".lock", "a"]
+
+
+def test_many_that_start_at_once_get_names_of_their_own() -> None:
+    prepared = prepare("text.txt", DataConfig(), cache=Path("cache"))
+
+    def one(_: int) -> str:
+        return Run.create(
+            "runs", None, "text.txt", MODEL, TRAIN, DataConfig(), prepared=prepared
+        ).name
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(one, range(8)))) == 8
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda _: taken(prepared), range(8)))
+    assert sorted(results) == [False] * 7 + [True]
+
+
+def taken(prepared: Prepared) -> bool:
+    """Whether this one came first."""
+    try:
+        Run.create("runs", "same", "text.txt", MODEL, TRAIN, DataConfig(), prepared=prepared)
+    except RunError:
+        return False
+    return True
 
 
 # --- Training ---------------------------------------------------------------------------------
@@ -247,6 +279,47 @@ def test_a_resumed_run_cuts_metrics_and_samples_back() -> None:
         assert {k: v for k, v in line.items() if "second" not in k} == {
             k: v for k, v in other.items() if "second" not in k
         }
+
+
+def test_a_full_disk_ends_the_training_and_spoils_nothing(tmp_path: Path) -> None:
+    """On a real small file system: the run folder stays whole, and goes on to the same bits."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("only root on Linux can mount a small file system")
+    mounting = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)]
+    if subprocess.run(mounting, capture_output=True, check=False).returncode != 0:
+        pytest.skip("this machine does not permit mounting")
+    try:
+        whole = trained("whole", checkpoint_every=1)
+        train = dataclasses.replace(TRAIN, checkpoint_every=1)
+        run = Run.create(disk, "a", "text.txt", MODEL, train, DataConfig())
+        with pytest.raises(StorageError) as caught:
+            for event in run.train():
+                if isinstance(event, Saved) and event.step == 3:
+                    with pytest.raises(OSError, match="No space"):
+                        (disk / "filler").write_bytes(b"x" * 2_000_000)
+        assert "\n" not in str(caught.value)
+        assert ".partial" not in str(caught.value)
+        (disk / "filler").unlink()
+        opened = Run.open(run.path)
+        assert opened.model("last") is not None
+        assert isinstance(list(opened.train(resume=True))[-1], Finished)
+        last = "checkpoints/step-000006"
+        for name in ("model.safetensors", "optimizer.safetensors"):
+            assert (run.path / last / name).read_bytes() == (whole.path / last / name).read_bytes()
+        assert [m["step"] for m in opened.metrics()] == [m["step"] for m in whole.metrics()]
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_text_from_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO((WORDS * 30).encode()), "utf-8"))
+    run = make(text="-", train=dataclasses.replace(TRAIN, steps=3))
+    list(run.train())
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b""), "utf-8"))
+    assert isinstance(list(Run.open(run.path).train(resume=True))[-1], Finished)
+    assert run.record.text.asked == "-"
 
 
 def test_what_a_killed_process_left_half_written_is_swept() -> None:
@@ -435,7 +508,7 @@ def test_a_locale_that_is_not_utf8_changes_nothing(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    (folder,) = Path("runs").iterdir()
+    (folder,) = Path("runs").glob("[!.]*")
     run = Run.open(folder)
     assert run.tokenizer().decode(run.tokenizer().encode("你好🙂")) == "你好🙂"
     assert (run.path / "samples" / "step-000002.txt").read_text(encoding="utf-8")

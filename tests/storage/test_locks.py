@@ -1,5 +1,6 @@
 """One writer at a time, also across processes, and no lock outlives its holder."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -79,3 +80,16 @@ def test_a_refused_holder_does_not_free_the_first(tmp_path: Path) -> None:
         for _ in range(2):
             with pytest.raises(RunError), lock(path):
                 pass
+
+
+def test_a_full_disk_does_not_open_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "lock"
+
+    def full(descriptor: int, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with lock(path), pytest.raises(RunError, match=r"process \?"), lock(path):
+        pass

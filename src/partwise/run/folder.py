@@ -35,6 +35,7 @@ from partwise.storage import (
 from partwise.text.config import DataConfig
 from partwise.text.prepare import Prepared, Progress, prepare
 from partwise.text.tokenizers import Tokenizer, load_tokenizer
+from partwise.text.turns import in_turn
 from partwise.training.checkpoint import Which, load_weights, weights_of, weights_to_use
 from partwise.training.config import TrainConfig
 from partwise.training.evaluate import never
@@ -136,14 +137,19 @@ class Run:
             machine=_machine(),
             git=git_state(),
         )
-        path = _free_place(root, prepared.name) if name is None else root / name
-        with write_folder(path, over=False) as folder:
-            write_record(folder, record)
-            write_atomic(folder / TOKENIZER, prepared.tokenizer.to_json().encode("utf-8"))
-            if weights is not None:
-                write_tensors(folder / INITIAL, weights)
-            (folder / "checkpoints").mkdir()
-            (folder / SAMPLES).mkdir()
+        # In turn, so that two that start at once get two names, and what a killed one left is
+        # known to be nobody's.
+        with in_turn(root / ".lock"):
+            sweep(root)
+            path = _free_place(root, prepared.name) if name is None else root / name
+            _refuse_taken(path)
+            with write_folder(path, over=False) as folder:
+                write_record(folder, record)
+                write_atomic(folder / TOKENIZER, prepared.tokenizer.to_json().encode("utf-8"))
+                if weights is not None:
+                    write_tensors(folder / INITIAL, weights)
+                (folder / "checkpoints").mkdir()
+                (folder / SAMPLES).mkdir()
         return cls(path, record, prepared)
 
     @classmethod

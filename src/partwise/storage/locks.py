@@ -34,7 +34,8 @@ def lock(path: Path) -> Iterator[None]:
                 folder=path.parent,
                 pid=holder or "?",
             )
-        with writing(path):
+        # The number is for others to read; on a full disk the lock holds without it.
+        with suppress(OSError):
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{os.getpid()}\n".encode("ascii"))
         try:
