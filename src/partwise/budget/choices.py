@@ -29,11 +29,15 @@ TOKENS_A_STEP = 4096
 # Limits that say how long a run is; the others say when it may end earlier.
 LENGTHS = ("epochs", "tokens", "minutes")
 
+# A run is looked at this often, unless that costs more than it tells.
 EVALUATIONS = 8
 
-# An evaluation costs a third of training on the same tokens, so this share of what was trained on
-# since the last one keeps it below a tenth of the time.
-EVALUATED_SHARE = 0.3
+# An evaluation costs a third of training on the same tokens; together they may take this share of
+# the training.
+EVALUATED_SHARE = 0.15
+
+# More validation text than this tells little that a sample of it does not.
+EVALUATED_TOKENS = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -135,25 +139,25 @@ def fit_training(
         # A recipe's steps would cut short what was asked for.
         train = replace(train, steps=None)
     steps = train.steps
-    if steps is not None:
-        if "warmup_steps" not in said:
-            train = replace(train, warmup_steps=min(train.warmup_steps, steps // 10))
-        if "eval_every" not in said:
-            often = max(1, min(train.eval_every, math.ceil(steps / EVALUATIONS)))
-            train = replace(train, eval_every=often)
-    between = train.eval_every * train.batch_size * context
-    affordable = max(8 * context + 1, int(EVALUATED_SHARE * between))
-    if "eval_tokens" not in said and validation_tokens > affordable:
-        sample = 1 << (affordable.bit_length() - 1)
-        train = replace(train, eval_tokens=sample)
+    if steps is not None and "warmup_steps" not in said:
+        train = replace(train, warmup_steps=min(train.warmup_steps, steps // 10))
+    if "eval_tokens" not in said and validation_tokens > EVALUATED_TOKENS:
+        train = replace(train, eval_tokens=EVALUATED_TOKENS)
         notices.append(
             Notice(
                 "validation loss on a fixed sample of {sample:,} of {all:,} tokens, so that it "
                 "takes little of the time (--train.eval-tokens)",
-                sample=sample,
+                sample=EVALUATED_TOKENS,
                 all=validation_tokens,
             )
         )
+    if "eval_every" not in said:
+        evaluated = min(validation_tokens, train.eval_tokens or validation_tokens)
+        trained = train.batch_size * context
+        often = train.eval_every if steps is None else math.ceil(steps / EVALUATIONS)
+        rarely = math.ceil(evaluated / 3 / EVALUATED_SHARE / trained)
+        every = max(1, rarely, min(train.eval_every, often))
+        train = replace(train, eval_every=every if steps is None else min(every, steps))
     if not said & {"steps", "target_loss", "patience", *LENGTHS} and steps is not None:
         notices.append(
             Notice("{steps:,} steps, since nothing says how long (--steps, --minutes)", steps=steps)

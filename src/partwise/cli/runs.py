@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from partwise.cli import flags
 from partwise.cli.parser import Parser, Said
 from partwise.cli.screen import say, table
+from partwise.cli.units import clock
 from partwise.errors import UsageError
 from partwise.messages import Notice, message
 from partwise.settings import nearest, option
@@ -81,8 +82,6 @@ def _list(asked: RunsFlags) -> int:
 
 
 def _row(summary: "RunSummary") -> list[str]:
-    from partwise.cli.view import clock
-
     if summary.problem is not None:
         return [summary.name, "", "", "", "", "", str(summary.problem)]
     return [
@@ -97,7 +96,6 @@ def _row(summary: "RunSummary") -> list[str]:
 
 
 def _show(names: list[str], asked: RunsFlags) -> int:
-    from partwise.cli.view import clock
     from partwise.cli.which import named_or_newest
     from partwise.run import summarise
     from partwise.settings import plain

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from partwise.cli.screen import console, harmless, is_terminal, say
+from partwise.cli.units import clock
 from partwise.messages import Notice, message
 from partwise.run import Sampled
 from partwise.training.events import Evaluated, Finished, Said, Saved, Started, Stepped
@@ -151,6 +152,7 @@ class LiveView(LineView):
             console=self._console,
             transient=True,
             expand=True,
+            refresh_per_second=4,
             # What others print must not be caught up in the bar.
             redirect_stdout=False,
             redirect_stderr=False,
@@ -274,13 +276,6 @@ REASONS = {
     "interrupted": Notice("interrupted and saved"),
     "not_finite": Notice("stopped, as the loss is not a number"),
 }
-
-
-def clock(seconds: float) -> str:
-    """Hours, minutes and seconds, as `1:02:03` or `2:03`."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def event_json(event: object) -> dict[str, Any]:
