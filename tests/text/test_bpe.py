@@ -81,7 +81,8 @@ def test_special_tokens_are_ordinary_text_unless_asked_for() -> None:
         special.encode(text).tolist().count(end) == 1 and special.decode([end]) == "<|endoftext|>"
     )
     assert end in np.concatenate(list(special.encode_blocks([text])))
-    assert special.fingerprint != plain.fingerprint
+    # How a text is read is not what the tokenizer is: a run that reads them loads the same file.
+    assert special.fingerprint == plain.fingerprint
     assert special.end_of_text == end and LEARNED.end_of_text is None
 
 

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +18,7 @@ from partwise.text import prepare as prepare_module
 from partwise.text.char import CharTokenizer
 from partwise.text.config import DataConfig
 from partwise.text.prepare import Prepared, prepare
+from partwise.text.tokenizers import load_tokenizer
 from text.tokenizers_json import byte_level, whole_words, with_special
 
 MIXED = "\ufeffnaïve 你好 🙂\r\nb\0<|endoftext|>\n" * 40
@@ -158,7 +158,7 @@ def run_prepare(spec: str, cache: str, results: Any) -> None:
 
 
 def test_two_processes_preparing_one_text_do_no_harm(tmp_path: Path, cache: Path) -> None:
-    spec = write(tmp_path / "a.txt", MIXED * 50)
+    spec = write(tmp_path / "a.txt", MIXED * 20)
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
     workers = [context.Process(target=run_prepare, args=(spec, str(cache), results)) for _ in "12"]
@@ -167,7 +167,7 @@ def test_two_processes_preparing_one_text_do_no_harm(tmp_path: Path, cache: Path
     found = [results.get(timeout=120) for _ in workers]
     for worker in workers:
         worker.join()
-    assert found[0] == found[1] and found[0][1] == MIXED * 50
+    assert found[0] == found[1] and found[0][1] == MIXED * 20
     assert len(list(cache.glob("tokens/*/tokens"))) == 1
     assert list(cache.rglob(".partial-*")) == []
 
@@ -231,6 +231,9 @@ def test_a_tokenizer_file_is_loaded_and_its_losses_said(tmp_path: Path, cache: P
     assert not any("exactly" in line for line in lines(prepared))
     config = DataConfig(tokenizer_file=str(path), special_tokens=True)
     assert prepare(spec, config, cache=cache).validation[-1] == 280
+    # A tokenizer that is given reads them as the settings say, too.
+    given = load_tokenizer(path)
+    assert prepare(spec, config, cache=cache, tokenizer=given).validation[-1] == 280
 
 
 def test_merges_are_learned_on_a_sample_of_the_training_part(tmp_path: Path, cache: Path) -> None:
@@ -364,6 +367,4 @@ def test_memory_does_not_grow_with_the_text(tmp_path: Path, cache: Path) -> None
         tracemalloc.stop()
         return used
 
-    small, large = peak(4), peak(16)
-    assert large < small + (1 << 20)
-    assert np.isfinite(small)
+    assert peak(6) < peak(2) + (1 << 20)

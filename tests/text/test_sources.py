@@ -183,6 +183,10 @@ def test_a_missing_path_names_the_nearest(tmp_path: Path) -> None:
         open_source("shakespear")
     with pytest.raises(TextError, match=r"give a file, a folder, a glob, - .*tinyshakespeare"):
         open_source(str(tmp_path / "missing" / "qqq"))
+    with pytest.raises(TextError, match="there is no text"):
+        open_source("")
+    with pytest.raises(TextError, match="there is no text ~nobody-of-that-name"):
+        open_source("~nobody-of-that-name/novel.txt")
 
 
 @pytest.mark.parametrize(

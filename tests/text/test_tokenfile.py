@@ -33,7 +33,7 @@ def written(
     return TokenFile(folder, tokenizer, verify=True)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(
     st.lists(st.lists(st.integers(0, 255), max_size=12), min_size=1, max_size=6),
     st.integers(1, 15),

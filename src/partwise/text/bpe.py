@@ -77,9 +77,9 @@ class BPETokenizer:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of the JSON, whatever its layout, and of how special tokens are read."""
+        """SHA-256 of the JSON, whatever its layout (64 hex digits)."""
         plain = json.dumps(self._value, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(f"{self.special_tokens}\n{plain}".encode("ascii")).hexdigest()
+        return hashlib.sha256(plain.encode("ascii")).hexdigest()
 
     @functools.cached_property
     def end_of_text(self) -> int | None:

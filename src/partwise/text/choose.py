@@ -54,6 +54,17 @@ def choose_tokenizer(
     return _learned(config, source, scans[0], cache)
 
 
+def as_asked(tokenizer: Tokenizer, config: DataConfig) -> Tokenizer:
+    """A given tokenizer, reading the names of special tokens in a text if `config` says so."""
+    if tokenizer.unit != "tokens":
+        return tokenizer
+    from partwise.text.bpe import BPETokenizer
+
+    if not isinstance(tokenizer, BPETokenizer):
+        return tokenizer
+    return tokenizer.with_special_tokens(config.special_tokens)
+
+
 def _learned(
     config: DataConfig, source: Source, found: Scan, cache: Path
 ) -> tuple[Tokenizer, list[Notice]]:

@@ -18,7 +18,7 @@ from partwise.messages import Notice
 from partwise.storage import require_free, sweep
 from partwise.text.batches import require_tokens
 from partwise.text.char import CharTokenizer, named, unknown_characters
-from partwise.text.choose import choose_tokenizer
+from partwise.text.choose import as_asked, choose_tokenizer
 from partwise.text.config import DataConfig
 from partwise.text.dtypes import dtype_for
 from partwise.text.scan import Scan, scan
@@ -101,7 +101,7 @@ def prepare(
     if tokenizer is None:
         chosen, notices = choose_tokenizer(config, sources[0], scans, cache)
     else:
-        chosen, notices = tokenizer, []
+        chosen, notices = as_asked(tokenizer, config), []
     notices += _require_known(chosen, scans, config)
     files = [
         _token_file(source, found, chosen, config, cache, meter)
@@ -153,8 +153,9 @@ def _token_file(
     cache: Path,
     meter: "_Meter",
 ) -> TokenFile:
-    made_of = [found.fingerprint, tokenizer.fingerprint, config.unknown, config.shard_tokens]
-    key = hashlib.sha256(json.dumps([VERSION, *made_of]).encode("ascii")).hexdigest()[:32]
+    made_of: list[object] = [VERSION, found.fingerprint, tokenizer.fingerprint]
+    made_of += [config.special_tokens, config.unknown, config.shard_tokens]
+    key = hashlib.sha256(json.dumps(made_of).encode("ascii")).hexdigest()[:32]
     place = cache / "tokens" / key
     folder = place / "tokens"
     with in_turn(place / "lock"):

@@ -150,8 +150,9 @@ def open_source(
         return _piped(sys.stdin.buffer, cache, Notice("standard input"))
     if spec.startswith(CORPUS):
         return _corpus(spec.removeprefix(CORPUS), offline, cache, announce)
-    path = Path(spec).expanduser()
-    if not os.path.lexists(path):
+    path = _path(spec)
+    # An empty spec would be the folder one stands in.
+    if not spec or not os.path.lexists(path):
         if spec in corpora.NAMES:
             return _corpus(spec, offline, cache, announce)
         if glob.has_magic(spec):
@@ -194,7 +195,7 @@ def _corpus(name: str, offline: bool, cache: Path | None, announce: Announce) ->
 
 
 def _glob(spec: str) -> Source:
-    pattern = Path(spec).expanduser().absolute()
+    pattern = _path(spec).absolute()
     root = next(parent for parent in pattern.parents if not glob.has_magic(str(parent)))
     # Until Python 3.13 a final ** means folders only; here it means what is in them.
     inner = pattern / "*" if pattern.name == "**" else pattern
@@ -257,9 +258,20 @@ def _require_text(part: Part) -> None:
         )
 
 
+def _path(spec: str) -> Path:
+    try:
+        return Path(spec).expanduser()
+    except RuntimeError:
+        # There is no such user: it is a name that begins with ~.
+        return Path(spec)
+
+
 def _missing(spec: str, path: Path) -> TextError:
     folder = path.parent
-    here = [inner.name for inner in folder.iterdir()] if folder.is_dir() else []
+    try:
+        here = [inner.name for inner in folder.iterdir()]
+    except OSError:
+        here = []
     near = difflib.get_close_matches(path.name, [*here, *corpora.NAMES], n=1, cutoff=0.5)
     if near:
         known = near[0] if near[0] in corpora.NAMES else str(folder / near[0])
