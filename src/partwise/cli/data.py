@@ -97,8 +97,8 @@ def _look(text: str, config: DataConfig, asked: DataFlags) -> int:
         (message("text"), prepared.name),
         (message("tokenizer"), tokenizer.name),
         (message("vocabulary"), f"{tokenizer.vocab_size:,}"),
-        (message("training"), _share(len(prepared.train), total)),
-        (message("validation"), _share(len(prepared.validation), total)),
+        (message("training part"), _share(len(prepared.train), total)),
+        (message("validation part"), _share(len(prepared.validation), total)),
         (message("begins"), _first(prepared)),
     ]
     if tokenizer.unit == "characters":

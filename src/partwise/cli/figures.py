@@ -46,7 +46,7 @@ def memory(found: Size) -> list[Line]:
     training, serving, workload = found.training, found.serving, found.workload
     return [
         (message("memory to train"), data_size(training.total)),
-        (_inner(message("for")), _texts(workload.batch_size, found.context)),
+        (_inner(message("batch")), _texts(workload.batch_size, found.context)),
         (_inner(message("weights")), data_size(training.weights)),
         (_inner(message("gradients")), data_size(training.gradients)),
         (_inner(message("optimizer")), data_size(training.optimizer)),
@@ -55,7 +55,7 @@ def memory(found: Size) -> list[Line]:
         (_inner(message("activations")), data_size(training.activations)),
         (_inner(_again()), data_size(training.total_checkpointed)),
         (message("memory to serve"), data_size(serving.total)),
-        (_inner(message("for")), _texts(workload.texts, found.context)),
+        (_inner(message("batch")), _texts(workload.texts, found.context)),
         *(
             (_inner(message("weights in {dtype}", dtype=dtype)), data_size(bytes))
             for dtype, bytes in serving.weights.items()
@@ -73,7 +73,7 @@ def time(found: Size) -> list[Line]:
         return lines
     hardware = message("this machine") if speed.hardware == "here" else speed.hardware
     lines.append((message("time to train"), duration(speed.hours)))
-    lines.append((_inner(message("on")), hardware))
+    lines.append((_inner(message("hardware")), hardware))
     if speed.fits is not None:
         lines.append((_inner(message("fits its memory")), _fits(speed)))
     if speed.decode_tokens is not None:

@@ -1,6 +1,7 @@
 """`partwise ladder`: what each part of a Transformer buys, measured."""
 
 import json
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,9 @@ from partwise.cli.screen import remark, say
 from partwise.ladder.config import LadderConfig
 from partwise.messages import message
 from partwise.settings import option
+
+# A terminal's usual width.
+NARROW = 80
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,9 @@ def _show(config: LadderConfig, as_json: bool) -> int:
             entry["changes"] = [vars(change) for change in changes(below, here)]
         entry["variants"] = []
         if not as_json:
-            say(f"{here.number} {here.name}: {here.adds}")
+            say(f"{here.number} {here.name}")
+            for line in textwrap.wrap(str(here.adds), NARROW - 2):
+                say(f"  {line}")
             if below is None:
                 for line in _in_lines(definition(here)):
                     say(f"    {line}")
@@ -128,7 +134,7 @@ def _in_lines(pairs: tuple[tuple[str, Any], ...]) -> Iterator[str]:
     line = ""
     for name, value in pairs:
         word = f"{name}={written(value)}"
-        if line and len(line) + len(word) + 2 > 74:
+        if line and len(line) + len(word) + 2 > NARROW - 4:
             yield line
             line = ""
         line = f"{line}  {word}" if line else word

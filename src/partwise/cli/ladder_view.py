@@ -20,8 +20,6 @@ from partwise.ladder.rungs import PUBLISHED_CORPUS
 from partwise.ladder.table import Group, LadderTable
 from partwise.messages import message
 
-WIDTH = 80
-
 Key = tuple[int, str | None]
 
 
@@ -280,7 +278,7 @@ def grid(names: list[str], rows: list[list[str]]) -> Any:
             justify="right" if place else "left",
             no_wrap=place > 0,
             overflow="fold",
-            max_width=26 if place == 0 else None,
+            max_width=24 if place == 0 else None,
         )
     for row in rows:
         drawn.add_row(*map(Text, row))
