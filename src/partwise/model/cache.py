@@ -73,6 +73,17 @@ class KVCache:
         self.position.zero_()
         self.recent.fill_(-1)
 
+    def select(self, rows: Tensor) -> None:
+        """Go on with these texts only, in this order; one may be taken several times.
+
+        Args:
+            rows: numbers of texts (B',), int64.
+        """
+        self.batch_size = rows.shape[0]
+        self.keys = [keys[rows] for keys in self.keys]
+        self.values = [values[rows] for values in self.values]
+        self.recent = self.recent[rows]
+
     def begin(self, ids: Tensor) -> "Step":
         """Make ready for the tokens `ids` (B, T); `Step.finish` counts them as seen.
 

@@ -17,7 +17,7 @@ from partwise.model.initialisation import initialise
 from partwise.model.mask import attention_mask
 from partwise.model.ngram import NgramTable
 from partwise.model.norm import make_norm
-from partwise.model.position import Alibi, Computed, Rotary, Sinusoidal
+from partwise.model.position import Alibi, Rotary, Sinusoidal, fill_tables
 
 
 class GPT(nn.Module):
@@ -88,7 +88,7 @@ class GPT(nn.Module):
             tied=config.tie_embeddings,
         )
         after_loading: Callable[..., object] = self.register_load_state_dict_post_hook
-        after_loading(_fill_tables)
+        after_loading(fill_tables)
 
     def forward(
         self, ids: Tensor, cache: KVCache | None = None, observe: Observe | None = None
@@ -236,11 +236,3 @@ class GPT(nn.Module):
             short = step is None and positions.shape[0] <= config.context_length
             rotation = self.rotary(positions, within=short or not config.past_context)
         return Sight(mask, causal, rotation, step)
-
-
-def _fill_tables(model: nn.Module, _: object) -> None:
-    """Let the computed tables follow weights that were assigned from another device or format."""
-    weight = next(model.parameters())
-    for part in model.modules():
-        if isinstance(part, Computed):
-            part.fill_like(weight)

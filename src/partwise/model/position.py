@@ -42,6 +42,17 @@ class Computed(nn.Module):
         return self
 
 
+def fill_tables(model: nn.Module, _: object) -> None:
+    """Let the computed tables follow weights that were assigned from another device or format.
+
+    A hook for `register_load_state_dict_post_hook`.
+    """
+    weight = next(model.parameters())
+    for part in model.modules():
+        if isinstance(part, Computed):
+            part.fill_like(weight)
+
+
 class Sinusoidal(Computed):
     """feature 2i of position p is sin(p / 10000^(2i/d)), feature 2i+1 is cos(p / 10000^(2i/d)).
 

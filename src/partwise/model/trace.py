@@ -7,11 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from partwise.model.gpt import GPT
+from partwise.model.seq2seq import Seq2Seq
 
 Trace = dict[str, Tensor]
 
 
-def trace(model: GPT, ids: Tensor) -> Trace:
+def trace(model: GPT | Seq2Seq, ids: Tensor) -> Trace:
     """Name -> value, in the order of computation, in evaluation mode and without gradients.
 
     With plain attention, so that its weights are there to be seen. Names: "embedding"; for block i
@@ -20,9 +21,14 @@ def trace(model: GPT, ids: Tensor) -> Trace:
     "block.{i}.output"; "final_norm"; "logits" (B, T, vocab_size). Without note they are
     (B, T, d_model). An absent part has no entry; parallel blocks have no residual1 and residual2.
 
+    The two sides of an encoder-decoder have the same names behind "encoder." and "decoder.", and
+    the decoder's blocks "cross_attention.weights" (B, heads, T, S), "cross_attention", "norm3" and
+    "residual3" as well.
+
     Args:
         model: is left as it was.
-        ids: token numbers (B, T), int64.
+        ids: token numbers (B, T), int64; source and target side by side, (B, 2, L), for an
+            encoder-decoder.
 
     Raises:
         PartwiseError: see `GPT.forward`.
@@ -33,7 +39,7 @@ def trace(model: GPT, ids: Tensor) -> Trace:
     return values
 
 
-def first_non_finite(model: GPT, ids: Tensor) -> str | None:
+def first_non_finite(model: GPT | Seq2Seq, ids: Tensor) -> str | None:
     """The name, as in `trace`, of the first value that holds an infinity or a NaN; else None.
 
     Args:
