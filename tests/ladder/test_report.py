@@ -148,7 +148,7 @@ def test_configuration_differences(made: tuple[LadderTable, dict[str, Record]]) 
     _, found = page(*made)
     assert "model.residual: false -> true" in found.text
     assert "model.norm: none -> layernorm" in found.text
-    assert "model.d_model: 32" in found.text
+    assert "model.d_model=32" in found.text
 
 
 def test_it_speaks_chinese(made: tuple[LadderTable, dict[str, Record]]) -> None:

@@ -216,8 +216,6 @@ def bars(
         drawing.line(x_at(value), top, x_at(value), floor, "grid")
         drawing.text(x_at(value), floor + 15, short(value), anchor="middle", kind="tick")
     drawing.text(width - right, height - 3, axis, anchor="end", kind="tick")
-    if zero:
-        drawing.line(x_at(0), top, x_at(0), floor, "axis")
     for place, row in enumerate(rows):
         y = top + ROW * place
         if joined and place:
@@ -230,6 +228,8 @@ def bars(
             f'<rect class="bar {row.kind}" x="{begin:.1f}" y="{y + 18:.1f}" '
             f'width="{max(end - begin, 1.5):.1f}" height="10" rx="1.5"/>'
         )
+        if zero:
+            drawing.line(x_at(0), y + 15, x_at(0), y + 31, "axis")
         if row.low is not None and row.high is not None:
             middle = y + 23
             drawing.line(x_at(row.low), middle, x_at(row.high), middle, "whisker")

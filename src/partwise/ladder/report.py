@@ -366,11 +366,8 @@ def _rung_by_rung(table: LadderTable, records: Records, rungs: dict[int, Rung]) 
 def _one_rung(group: Group, records: Records, rung: Rung, below: Rung | None) -> str:
     heading = f"{rung.number} {rung.name}"
     if below is None:
-        pairs = "\n".join(f"{name}: {written(value)}" for name, value in definition(rung))
-        difference = (
-            f"<details><summary>{escape(message('its whole configuration'))}</summary>"
-            f"<pre>{escape(pairs)}</pre></details>"
-        )
+        pairs = "  ".join(f"{name}={written(value)}" for name, value in definition(rung))
+        difference = f"<pre>{escape(pairs)}</pre>"
     else:
         difference = f"<pre>{escape(chr(10).join(map(str, changes(below, rung))))}</pre>"
     text = next((records[row.run].sample for row in group.rows if row.run in records), "")
