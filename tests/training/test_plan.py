@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -95,8 +96,8 @@ def test_a_run_by_minutes_ends_in_time_with_its_schedule_complete(
     taken, events = timed(
         minutes, 0.5, 0.2, schedule=schedule, min_lr_ratio=0.0, eval_every=20, log_every=1
     )
-    assert taken == pytest.approx(minutes, rel=0.05)
-    assert taken <= minutes + 1e-9
+    # One step and one evaluation, which take 0.5 and 1 second here, are what it can be off by.
+    assert taken == pytest.approx(minutes, abs=1.5 / 60)
     assert events[-1].reason == "minutes"
     rates = [event.lr for event in events if isinstance(event, Stepped)]
     assert max(rates) == CONFIG.lr
@@ -117,6 +118,18 @@ def test_the_plan_follows_a_machine_that_slows_down() -> None:
             clock.now += 0.5 if event.step > 40 else 0.0
     assert (clock.now - 1000) / 60 == pytest.approx(2.0, rel=0.05)
     assert rates[-1] < 0.1 * CONFIG.lr
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_plan_holds_on_a_machine_whose_speed_is_never_the_same(seed: int) -> None:
+    clock, random = Clock(), np.random.default_rng(seed)
+    config = replace(CONFIG, steps=None, minutes=2.0, eval_every=30, log_every=1)
+    timed_data = data(config, clock=clock, step_seconds=0.2, batch_seconds=0.5)
+    for event in train(new_model(), timed_data, config, clock=clock):
+        if isinstance(event, Stepped | Evaluated):
+            slow = 3 if 30 < clock.now % 60 < 50 else 1  # somebody else's work comes and goes
+            clock.now += slow * random.exponential(0.3)
+    assert (clock.now - 1000) / 60 == pytest.approx(2.0, rel=0.05)
 
 
 def test_time_is_up_even_when_steps_are_asked_for() -> None:

@@ -232,21 +232,14 @@ def train(
             # --- How many steps fit into the minutes? ---------------------------------------------
             if evaluating:
                 pace.evaluation = clock() - paused_at
-            # Planned when the first steps have shown the speed, and corrected at each evaluation,
-            # which shows what it really takes and whether the machine still is as fast.
-            unplanned = progress.planned_total is None
-            if (
-                budget is not None
-                and limit is None
-                and (unplanned or evaluating)
-                and pace.ready(clock() - began, budget)
-            ):
-                if unplanned and not pace.evaluation:
-                    pace.evaluation = time_evaluation(objective, data, config, clock)
+            if budget is not None and limit is None:
                 elapsed = clock() - began
-                progress.planned_total = pace.total(
-                    progress.step, elapsed, budget, config.eval_every
-                )
+                if pace.due(progress.step, elapsed, budget, evaluating):
+                    if not pace.evaluation:
+                        pace.evaluation = time_evaluation(objective, data, config, clock)
+                    progress.planned_total = pace.total(
+                        progress.step, clock() - began, budget, config.eval_every
+                    )
 
             # --- One step -------------------------------------------------------------------------
             stepped_from = clock()

@@ -60,6 +60,7 @@ class Pace:
     def __init__(self) -> None:
         self._steps = -self._UNCOUNTED
         self._seconds = 0.0
+        self._again_at = 0
         self.evaluation = 0.0
 
     def stepped(self, seconds: float) -> None:
@@ -68,12 +69,18 @@ class Pace:
         if self._steps > 0:
             self._seconds += seconds
 
-    def ready(self, elapsed: float, budget: float) -> bool:
-        """Whether enough was measured: 2 % of the time for steps, or what a tenth of it allows."""
-        return self._steps >= 2 and (self._seconds >= 0.02 * budget or elapsed >= 0.1 * budget)
+    def due(self, step: int, elapsed: float, budget: float, evaluated: bool) -> bool:
+        """Whether it is time to plan, for the first time or again.
+
+        The first time is when 2 % of the minutes went into steps, or a tenth of them into anything.
+        Again after each evaluation, which shows what it takes, and each time that half of the steps
+        that were left are done, so that a machine that slows down near the end is noticed in time.
+        """
+        measured = self._steps >= 2 and (self._seconds >= 0.02 * budget or elapsed >= 0.1 * budget)
+        return measured and (evaluated or step >= self._again_at)
 
     def total(self, step: int, elapsed: float, budget: float, eval_every: int) -> int:
-        """Steps of a run that ends `budget` seconds after it began, and measures anew from here.
+        """Steps of a run that ends `budget` seconds after it began; measures anew from here.
 
         Args:
             step: steps done.
@@ -85,4 +92,6 @@ class Pace:
         left = budget - elapsed - self.evaluation
         each = self._seconds / self._steps + self.evaluation / eval_every
         self._steps, self._seconds = 0, 0.0
-        return step + max(1, int(left / each))
+        more = max(1, int(left / each))
+        self._again_at = step + max(4, more // 2)
+        return step + more
