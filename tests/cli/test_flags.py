@@ -61,7 +61,7 @@ def test_switches_stand_alone_without_a_prefix_only() -> None:
 
 def test_none_is_a_word_where_none_is_a_value() -> None:
     assert read("part", ["--part.limit", "none"]) == {"limit": None}
-    with pytest.raises(UsageError, match="--part.count='none'"):
+    with pytest.raises(UsageError, match=r"--part\.count='none'"):
         read("part", ["--part.count", "none"])
 
 

@@ -49,6 +49,7 @@ COMMANDS = {
     "runs": Command("partwise.cli.runs", Notice("list, look at and compare runs")),
     "data": Command("partwise.cli.data", Notice("look at a text and prepare it")),
     "doctor": Command("partwise.cli.doctor", Notice("check what this machine can do")),
+    "bench": Command("partwise.cli.bench", Notice("measure this machine with this version")),
     "completion": Command(
         "partwise.cli.completion", Notice("print the completion script of a shell")
     ),

@@ -4,11 +4,14 @@ from dataclasses import dataclass
 
 from partwise.cli import flags
 from partwise.cli.parser import Parser, Said
-from partwise.cli.screen import remark
+from partwise.cli.screen import remark, say
 from partwise.cli.train import SHORT
 from partwise.messages import message
 from partwise.settings import option
 from partwise.training.config import TrainConfig
+
+# Limits that end a training for good, unless they are changed.
+ENDS = ("steps", "epochs", "tokens", "minutes", "target_loss", "patience")
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,15 @@ def run(said: Said) -> int:
 
     from partwise.cli.follow import follow
     from partwise.cli.which import named_or_newest
+    from partwise.run import summarise
 
     found = named_or_newest(said.places, asked.runs_dir)
+    if not changes and not asked.json and summarise(found.path).status in ENDS:
+        longer = message(
+            "{run} is finished; --steps or another limit trains it longer", run=found.path
+        )
+        say(found.path if asked.quiet else longer)
+        return 0
     settings = flags.layered(TrainConfig, found.record.train, changes) if changes else None
     return follow(
         found,

@@ -19,9 +19,10 @@ def speak(
     """
     screen = is_terminal(sys.stdout)
     shown: Callable[[str], str] = harmless if screen else str
+    pieces = generate(model, tokenizer, prompt, config)  # refuses a wrong prompt here
     say(shown(prompt), end="")
     last = prompt[-1:]
-    for piece in generate(model, tokenizer, prompt, config):
+    for piece in pieces:
         if piece.notice is None:
             say(shown(piece.text), end="")
             last = piece.text[-1:] or last

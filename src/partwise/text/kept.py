@@ -7,6 +7,7 @@ from pathlib import Path
 from partwise.errors import StorageError, TextError
 from partwise.storage.faults import writing
 from partwise.text.tokenfile import TokenFile
+from partwise.text.turns import in_turn
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,15 @@ class Kept:
 def kept(cache: Path) -> list[Kept]:
     """What is prepared in `cache`, by name; folders that are not whole are left out."""
     found = []
-    for folder in _folders(cache):
+    for place in _places(cache):
+        folder = place / "tokens"
         try:
             header = TokenFile(folder).header
         except (StorageError, TextError, TypeError, KeyError, ValueError):
             continue
         found.append(
             Kept(
-                mark=folder.name[:8],
+                mark=place.name[:8],
                 text=header.text,
                 tokenizer=header.tokenizer,
                 tokens=header.tokens,
@@ -68,11 +70,14 @@ def remove(cache: Path, word: str) -> list[Kept]:
             word=word,
         )
     for each in chosen:
-        with writing(each.folder):
+        place = each.folder.parent
+        with in_turn(place / "lock"), writing(each.folder):
             shutil.rmtree(each.folder)
+        # What is left is an empty lock, which costs nothing should it stay.
+        shutil.rmtree(place, ignore_errors=True)
     return chosen
 
 
-def _folders(cache: Path) -> list[Path]:
+def _places(cache: Path) -> list[Path]:
     root = cache / "tokens"
     return sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
