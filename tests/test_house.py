@@ -28,7 +28,7 @@ FLOORS = (
     {"run"},
     {"budget"},
     {"ladder"},
-    {"front", "studio"},
+    {"front", "studio", "bench"},
     {"cli"},
     {"__main__"},
 )
@@ -250,7 +250,8 @@ def unnamed_encoding(tree: ast.AST, name: str) -> Iterator[ast.AST]:
         modes = [m for m in texts if isinstance(m, str) and re.fullmatch(r"[rwxa+bt]{1,3}", m)]
         opens = called == "open" and (bool(modes) or isinstance(node.func, ast.Name))
         text = opens and not any("b" in mode for mode in modes)
-        text = text or called in ("read_text", "write_text", "TextIOWrapper", "NamedTemporaryFile")
+        method = isinstance(node.func, ast.Attribute)
+        text = text or (method and called in ("read_text", "write_text", "TextIOWrapper"))
         text = text or any(
             k.arg == "text" and ast.unparse(k.value) == "True" for k in node.keywords
         )
