@@ -3,6 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+# A machine that is busy is no fault of the software.
+settings.register_profile("partwise", deadline=None)
+settings.load_profile("partwise")
 
 
 @pytest.fixture(autouse=True, scope="session")
