@@ -110,7 +110,8 @@ class LiveView(LineView):
         self._seeds: dict[Key, int] = {}
 
     def __call__(self, event: Event) -> None:
-        super().__call__(event)
+        if not isinstance(event, Measured):
+            super().__call__(event)
         match event:
             case Planned():
                 self._begin(event)
