@@ -34,8 +34,6 @@ PACKAGES = (
 LANGUAGE_PACK = re.compile(
     r"jupyterlab[-_.]language[-_.]pack[-_.]([a-z]{2,3})[-_.]([a-z]{2})", re.IGNORECASE
 )
-    r"jupyterlab[-_.]language[-_.]pack[-_.]([a-z]{2,3})[-_.]([a-z]{2})", re.I
-)
 
 # Languages that packages call by several names, the best known first.
 OTHER_NAMES = {
