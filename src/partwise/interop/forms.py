@@ -59,8 +59,8 @@ def form_for(config: ModelConfig, name: object) -> Form:
 
 def _wanting(form: Form, config: ModelConfig) -> Notice:
     """What the form has that the model has otherwise."""
-    return functools.reduce(
+    asked = functools.reduce(
         lambda one, other: Notice("{one}, {other}", one=one, other=other),
         changes(config, form.asks(config)),
-        Notice("{form} has", form=form.model_type),
     )
+    return Notice("{form} has {asked}", form=form.model_type, asked=asked)
