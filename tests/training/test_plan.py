@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from partwise.errors import ConfigError
 from partwise.training.config import TrainConfig
-from partwise.training.events import Evaluated, Finished, Stepped
+from partwise.training.events import Evaluated, Finished, Said, Stepped
 from partwise.training.loop import train
 from partwise.training.plan import Pace, check_ends, foreseen
 from training.doubles import CONFIG, CONTEXT, ROWS, Clock, data, new_model
@@ -144,6 +144,14 @@ def test_time_is_up_even_when_steps_are_asked_for() -> None:
     assert isinstance(finished, Finished)
     assert finished.reason == "minutes"
     assert finished.step == 6
+
+
+def test_what_fits_into_the_minutes_is_said_once() -> None:
+    _, events = timed(0.5, 0.5, warmup_steps=100)
+    lines = [str(event.notice) for event in events if isinstance(event, Said)]
+    (fits,) = [line for line in lines if "fit into 0.5 minutes" in line]
+    assert 50 <= int(fits.split()[1]) <= 60
+    assert sum("warming up over" in line for line in lines) == 1
 
 
 def test_one_step_is_taken_in_any_case() -> None:

@@ -50,8 +50,17 @@ def test_constant_stays() -> None:
     assert {rate(step, 50, config) for step in range(1, 60)} == {1.0}
 
 
+def test_inverse_sqrt_is_the_original_transformers() -> None:
+    # Vaswani et al. (2017), equation 3, with the base model's d_model=512 and 4,000 warm-up steps.
+    config = settings("inverse_sqrt", warmup_steps=3999, lr=(512 * 4000) ** -0.5)
+    for step in (1, 2, 500, 3999, 4000, 4001, 10_000, 100_000):
+        published = 512**-0.5 * min(step**-0.5, step * 4000**-1.5)
+        for total in (None, 200_000):
+            assert config.lr * rate(step - 1, total, config) == pytest.approx(published, rel=1e-12)
+
+
 def test_while_the_end_is_unknown_the_rate_stays_at_the_peak() -> None:
-    for schedule in get_args(Schedule):
+    for schedule in set(get_args(Schedule)) - {"inverse_sqrt"}:
         assert rate(5000, None, settings(schedule, warmup_steps=10)) == 1.0
 
 
@@ -82,5 +91,5 @@ def test_every_step_has_a_rate_that_first_rises_and_then_falls_to_the_floor(
     assert rates[: peak + 1] == sorted(rates[: peak + 1])
     assert rates[peak:] == sorted(rates[peak:], reverse=True)
     assert max(rates) == 1.0
-    if schedule != "constant":
+    if schedule not in ("constant", "inverse_sqrt"):
         assert min(rates[peak:]) >= floor

@@ -8,7 +8,7 @@ from partwise.errors import ConfigError
 from partwise.settings import check, option
 
 Optimizer = Literal["adamw", "muon"]
-Schedule = Literal["cosine", "linear", "wsd", "constant"]
+Schedule = Literal["cosine", "linear", "wsd", "constant", "inverse_sqrt"]
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 Compile = Literal["auto", "on", "off"]
 
@@ -49,7 +49,8 @@ class TrainConfig:
     grad_clip: float | None = option(1.0, "largest norm of the gradient; none: off")
 
     schedule: Schedule = option(
-        "cosine", "cosine, linear to the floor, warmup-stable-decay, or constant"
+        "cosine",
+        "cosine, linear to the floor, warmup-stable-decay, constant, or the original Transformer's",
     )
     warmup_steps: int = option(100, "steps over which the rate rises from 0")
     min_lr_ratio: float = option(0.1, "the schedule's floor as a share of the peak rate")

@@ -23,15 +23,18 @@ class Batches(Protocol):
         """Tokens a sequence."""
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Batch:
-        """Inputs and targets of one step, each (batch_size / world, context_length)."""
+        """Inputs and targets of one step, each (batch_size / world, context_length).
+
+        Pairs of texts may be laid out otherwise, with batch_size / world rows all the same; a
+        target that is padding is -100, and counts for nothing.
+        """
 
 
 class View(Protocol):
-    """A stretch of tokens."""
+    """A stretch of tokens, or pairs of texts; only `Windows` looks inside."""
 
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, part: slice, /) -> npt.NDArray[Any]: ...
+    def __len__(self) -> int:
+        """Tokens in it."""
 
 
 class Windows(Protocol):

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from partwise.errors import TextError
 from partwise.training.config import TrainConfig
 from partwise.training.data import Data, View, Windows
-from partwise.training.objective import Objective, upload
+from partwise.training.objective import Objective, counted, upload
 
 
 def never() -> bool:
@@ -53,21 +53,22 @@ def evaluate(
     model.eval()
     # Read at the end: an accelerator's host need not wait for any batch.
     losses: list[Tensor] = []
-    counts: list[int] = []
+    counts: list[Tensor] = []
     try:
         for batch in windows(view, context_length, batch_size, limit):
             if stop():
                 return None
             inputs, targets = upload(batch, loss_of.device)
             losses.append(loss_of(inputs, targets))
-            counts.append(targets.numel())
+            counts.append(counted(targets))
     finally:
         model.train(was_training)
     if not losses:
         raise TextError("the validation part has no token to predict; give a longer text")
     # In float64: a split may have more tokens than float32 can count.
-    nats: float = torch.stack(losses).cpu().double().dot(torch.tensor(counts).double()).item()
-    return nats / sum(counts)
+    each = torch.stack(counts).cpu().double()
+    nats: float = torch.stack(losses).cpu().double().dot(each).item()
+    return nats / int(each.sum())
 
 
 def time_evaluation(

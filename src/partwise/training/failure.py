@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from partwise.errors import TrainingError
 from partwise.messages import Notice
 from partwise.model.gpt import GPT
+from partwise.model.seq2seq import Seq2Seq
 from partwise.model.trace import first_non_finite
 from partwise.training.config import TrainConfig
 from partwise.training.objective import Objective
@@ -51,7 +52,7 @@ def _where(objective: Objective, inputs: Tensor) -> Notice:
     weight = bad_weight(model)
     if weight is not None:
         return Notice("the weights {name}", name=weight)
-    if isinstance(model, GPT):
+    if isinstance(model, GPT | Seq2Seq):
         # In the precision of the run: a value that overflows float16 is finite in float32.
         with objective.precision.autocast():
             layer = first_non_finite(model, inputs)

@@ -27,9 +27,9 @@ from partwise.training.events import Event, Reason, Said, Saved, Started, Steppe
 from partwise.training.failure import bad_weight, not_finite
 from partwise.training.objective import Objective, upload
 from partwise.training.optim import trained
-from partwise.training.plan import Pace, check_ends, foreseen
+from partwise.training.plan import Pace, check_ends, fitted, foreseen, shortened
 from partwise.training.precision import Precision
-from partwise.training.schedule import rate, warmup_steps
+from partwise.training.schedule import rate
 from partwise.training.state import State
 from partwise.training.step import make_step, seed_step
 
@@ -138,16 +138,8 @@ def train(
         changes = state.changes(objective)
         if changes is not None:
             yield Said(changes)
-        if limit is not None and warmup_steps(limit[0], config) < config.warmup_steps:
-            yield Said(
-                Notice(
-                    "warmup_steps={asked} is more than half of {total} steps; warming up over "
-                    "{given}",
-                    asked=config.warmup_steps,
-                    total=limit[0],
-                    given=warmup_steps(limit[0], config),
-                )
-            )
+        for notice in shortened(limit[0], config) if limit else []:
+            yield Said(notice)
 
         batches = data.ahead(data.train, progress.step)
         save_every = config.checkpoint_every or config.eval_every
@@ -237,9 +229,12 @@ def train(
                 if pace.due(progress.step, elapsed, budget, evaluating):
                     if not pace.evaluation:
                         pace.evaluation = time_evaluation(objective, data, config, clock)
+                    first = progress.planned_total is None
                     progress.planned_total = pace.total(
                         progress.step, clock() - began, budget, config.eval_every
                     )
+                    for notice in fitted(progress.planned_total, config) if first else []:
+                        yield Said(notice)
 
             # --- One step -------------------------------------------------------------------------
             stepped_from = clock()

@@ -8,12 +8,17 @@ from partwise.messages import Notice
 from partwise.training.data import Batch
 from partwise.training.precision import Precision
 
+# A target that counts for nothing, such as the padding of a batch of pairs.
+IGNORED = -100
+
 
 class Objective:
-    """`-log softmax(logits)[target]`, mean over a batch's tokens (nats a token).
+    """`-log softmax(logits)[target]`, mean over a batch's targets (nats a token).
+
+    Targets that are `IGNORED` do not count; one at least must.
 
     Args:
-        model: ids (B, T) -> logits (B, T, vocab_size).
+        model: ids (B, …) -> logits (B, T, vocab_size).
         precision: what matrix products are computed in; None: float32 where the weights are.
     """
 
@@ -28,7 +33,7 @@ class Objective:
         """The mean loss of a batch.
 
         Args:
-            inputs: token ids (B, T).
+            inputs: token ids (B, T), or however the model reads B texts.
             targets: the ids that follow them (B, T).
             smoothing: share of each target spread over all tokens.
         """
@@ -41,7 +46,10 @@ class Objective:
         with self.precision.autocast():
             logits: Tensor = self.model(inputs)  # (B, T, vocab_size)
         return F.cross_entropy(
-            logits.float().flatten(0, 1), targets.flatten(), label_smoothing=smoothing
+            logits.float().flatten(0, 1),
+            targets.flatten(),
+            ignore_index=IGNORED,
+            label_smoothing=smoothing,
         )
 
     @property
@@ -83,6 +91,11 @@ class Objective:
                 parameter.grad = None
         self._compiled_shape = inputs.shape
         return None
+
+
+def counted(targets: Tensor) -> Tensor:
+    """How many of the targets count; a number on their device, so that nobody need wait for it."""
+    return (targets != IGNORED).sum()
 
 
 def upload(batch: Batch, device: torch.device) -> tuple[Tensor, Tensor]:

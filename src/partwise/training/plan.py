@@ -1,9 +1,11 @@
 """How long a run is: limits that are known as steps, and steps that fit into the minutes."""
 
 from partwise.errors import ConfigError
+from partwise.messages import Notice
 from partwise.training.config import TrainConfig
 from partwise.training.data import Data
 from partwise.training.events import Reason
+from partwise.training.schedule import warmup_steps
 
 
 def check_ends(config: TrainConfig) -> None:
@@ -47,6 +49,29 @@ def foreseen(config: TrainConfig, data: Data) -> tuple[int, Reason] | None:
 
 def _ceil(tokens: float, tokens_per_step: int) -> int:
     return max(1, int(-(-tokens // tokens_per_step)))
+
+
+def shortened(total: int, config: TrainConfig) -> list[Notice]:
+    """What to say of a warm-up that is shorter than was asked for."""
+    given = warmup_steps(total, config)
+    if given == config.warmup_steps:
+        return []
+    return [
+        Notice(
+            "warmup_steps={asked} is more than half of {total} steps; warming up over {given}",
+            asked=config.warmup_steps,
+            total=total,
+            given=given,
+        )
+    ]
+
+
+def fitted(total: int, config: TrainConfig) -> list[Notice]:
+    """What to say once the minutes were found to be `total` steps long."""
+    fits = Notice(
+        "about {steps} steps fit into {minutes:g} minutes", steps=total, minutes=config.minutes
+    )
+    return [fits, *shortened(total, config)]
 
 
 class Pace:

@@ -13,7 +13,11 @@ def rate(step: int, total: int | None, config: TrainConfig) -> float:
     - cosine: `f + (1 - f) (1 + cos(pi p)) / 2`,
     - linear: `f + (1 - f) (1 - p)`,
     - wsd: 1, and over the last `decay_fraction` of all steps linear down to f,
-    - constant: 1.
+    - constant: 1,
+    - inverse_sqrt: `sqrt((warmup + 1) / (step + 1))`, with neither total nor floor.
+
+    The last is the original Transformer's: with a peak of `(d_model (warmup + 1))^-0.5` it is
+    `d_model^-0.5 min(s^-0.5, s (warmup + 1)^-1.5)` in step s = 1, 2, …
 
     The floor belongs to step `total`, one after the last: no step is spent at a rate of zero.
 
@@ -27,11 +31,14 @@ def rate(step: int, total: int | None, config: TrainConfig) -> float:
 
     Source: cosine, Loshchilov and Hutter, "SGDR", 2017, section 3; warmup-stable-decay, Hu et al.,
     "MiniCPM", 2024, section 4; Hägele et al., "Scaling Laws and Compute-Optimal Training Beyond
-    Fixed Training Durations", 2024, section 3.
+    Fixed Training Durations", 2024, section 3; inverse_sqrt, Vaswani et al., "Attention Is All You
+    Need", 2017, equation 3.
     """
     warmup = warmup_steps(total, config)
     if step < warmup:
         return (step + 1) / (warmup + 1)
+    if config.schedule == "inverse_sqrt":
+        return math.sqrt((warmup + 1) / (step + 1))
     if config.schedule == "constant" or total is None:
         return 1.0
     start = warmup

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from partwise.training.config import TrainConfig
-from partwise.training.objective import Objective
+from partwise.training.objective import Objective, counted
 from partwise.training.optim import set_rate, trained
 
 
@@ -54,7 +54,7 @@ def make_step(
     """The step of `config`.
 
     A batch computed in parts gives the gradient of the whole batch: each part's mean loss counts by
-    its share of the tokens.
+    its share of the targets.
 
     Args:
         objective: the loss; eager or compiled.
@@ -75,7 +75,7 @@ def make_step(
         ):
             loss = objective(part_inputs, part_targets, config.label_smoothing)
             if config.accumulation > 1:
-                loss = loss * (part_targets.numel() / targets.numel())
+                loss = loss * (counted(part_targets) / counted(targets))
             torch.autograd.backward(loss if scaler is None else scaler.scale(loss))
             parts.append(loss.detach())
         loss = parts[0] if len(parts) == 1 else torch.stack(parts).sum()
