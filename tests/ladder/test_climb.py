@@ -10,9 +10,10 @@ import pytest
 
 from partwise.errors import ConfigError, RunError, TextError
 from partwise.ladder import climb as module
-from partwise.ladder.climb import climb, find_text, plan, steps_done
+from partwise.ladder.climb import climb
 from partwise.ladder.config import LadderConfig
 from partwise.ladder.events import Climbed, Event, Failed, Measured, Moved, Planned, Said
+from partwise.ladder.plan import find_text, plan, steps_done
 from partwise.ladder.rungs import rung
 from partwise.storage import lock
 from partwise.storage.tensors import sha256_file
@@ -68,9 +69,10 @@ def test_a_ladder_is_ordinary_runs_a_table_and_a_report() -> None:
     events, last = climbed(only="1,2", seeds=2)
     assert last.reason == "finished"
     folder = Path("ladders/cats")
-    names = sorted(path.name for path in (folder / "runs").iterdir())
+    runs = [path for path in (folder / "runs").iterdir() if path.is_dir()]
+    names = sorted(path.name for path in runs)
     assert names == [f"rung-{n}-seed-{seed}" for n in (1, 2) for seed in (1, 2)]
-    for path in (folder / "runs").iterdir():
+    for path in runs:
         assert (path / "run.toml").is_file()
         assert (path / "metrics.jsonl").is_file()
     content = json.loads((folder / "ladder.json").read_text(encoding="utf-8"))
@@ -161,6 +163,17 @@ def test_a_run_that_ended_but_was_not_measured_is_measured() -> None:
     events, after = climbed()
     assert figures(before) == figures(after)
     assert any(isinstance(event, Measured) and not event.before for event in events)
+
+
+def test_a_damaged_record_is_measured_again() -> None:
+    _, before = climbed()
+    path = Path("ladders/cats/runs/rung-1-seed-1/ladder.json")
+    path.write_text(path.read_text(encoding="utf-8")[:-20], encoding="utf-8")
+    events, after = climbed()
+    assert figures(before) == figures(after)
+    assert any(
+        isinstance(event, Said) and "measured again" in str(event.notice) for event in events
+    )
 
 
 def test_variants_stand_beside_their_rungs() -> None:

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from ladder.plain import Plain, loop
-from partwise.ladder.climb import plan
 from partwise.ladder.config import LadderConfig
+from partwise.ladder.plan import plan
 from partwise.model.gpt import GPT
 from partwise.text.batches import Batches, windows
 from partwise.text.config import DataConfig

@@ -5,9 +5,7 @@ A ladder is a folder, `ladders/<name>/`: `runs/` with an ordinary run folder for
 on where it stopped; what is finished is not trained twice.
 """
 
-import dataclasses
 import shutil
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import partwise
-from partwise.errors import RunError, StorageError, TextError
+from partwise.errors import StorageError
 from partwise.ladder import estimate
 from partwise.ladder.config import LadderConfig
 from partwise.ladder.deep import (
@@ -38,64 +36,25 @@ from partwise.ladder.events import (
     Planned,
     Said,
 )
-from partwise.ladder.jobs import Job, job, reference
+from partwise.ladder.jobs import Job, reference
 from partwise.ladder.place import Place
+from partwise.ladder.plan import find_text, plan, require_same, steps_done
 from partwise.ladder.pool import work_through
 from partwise.ladder.record import Record, read_record
 from partwise.ladder.report import report
-from partwise.ladder.rungs import (
-    MACHINE_FIELDS,
-    PUBLISHED_CORPUS,
-    RECORD_FIELDS,
-    rung,
-    rungs,
-)
+from partwise.ladder.rungs import rungs
 from partwise.ladder.table import Failure, LadderTable, Silenced, read_table, write_table
-from partwise.ladder.variants import FAITHFUL, choose, variants
 from partwise.machine import cores, describe
 from partwise.machine.facts import version_of
 from partwise.messages import Notice, language
-from partwise.settings import plain
-from partwise.storage import cache_folder, lock, safe_name, write_atomic
-from partwise.text.sources import Source, open_source
+from partwise.storage import lock, safe_name, write_atomic
 
 Stop = Callable[[], bool]
-
-OFFLINE_CORPUS = "shakespeare"
 
 
 def never() -> bool:
     """The stop request that is never made."""
     return False
-
-
-def plan(config: LadderConfig) -> tuple[tuple[Job, ...], tuple[Notice, ...]]:
-    """The jobs of a climb in the order of its table, and what was left out and why.
-
-    Raises:
-        ConfigError: a rung, part, field or value that makes no sense.
-    """
-    chosen = [rung(number) for number in config.rungs]
-    choice = choose(chosen, variants(config.without, config.swap, config.each))
-    shared: dict[str, Any] = {} if config.steps is None else {"steps": config.steps}
-    pairs = []
-    for here in chosen:
-        pairs.append((here, FAITHFUL))
-        pairs += [(there, variant) for there, variant in choice.pairs if there == here]
-    jobs = []
-    for here, variant in pairs:
-        for seed in range(1, config.seeds + 1):
-            made = job(here, variant, seed, **shared)
-            if made.wide:
-                train = dataclasses.replace(made.train, threads=None)
-                # "auto" leaves what the rung, or a swap, says.
-                if config.device != "auto":
-                    train = dataclasses.replace(train, device=config.device)
-                if config.dtype != "auto":
-                    train = dataclasses.replace(train, dtype=config.dtype)
-                made = dataclasses.replace(made, train=train)
-            jobs.append(made)
-    return tuple(jobs), choice.notices
 
 
 def climb(
@@ -135,32 +94,6 @@ def climb(
         yield from _Climb(config, jobs, source.name, folder, place, stop).events()
 
 
-def find_text(text: str | None, offline: bool, say: Callable[[Notice], None]) -> Source:
-    """The text to climb on.
-
-    Args:
-        text: what was asked for; None: tiny Shakespeare, else Shakespeare, which is then said.
-        offline: never download a corpus.
-        say: is told what was chosen.
-    """
-    if text is not None:
-        return open_source(text, offline=offline, cache=cache_folder(), announce=say)
-    try:
-        return open_source(
-            f"corpus:{PUBLISHED_CORPUS}", offline=offline, cache=cache_folder(), announce=say
-        )
-    except TextError as error:
-        source = open_source(f"corpus:{OFFLINE_CORPUS}", offline=True, cache=cache_folder())
-        say(
-            Notice(
-                "on shakespeare instead, without published values, for tiny Shakespeare cannot be "
-                "had: {reason}",
-                reason=error,
-            )
-        )
-        return source
-
-
 @dataclass
 class _Climb:
     """One climb under its lock."""
@@ -178,6 +111,8 @@ class _Climb:
         self.machine: dict[str, Any] = {}
         self.depth: Depth | None = None
         self.failures: tuple[Failure, ...] = ()
+        self.foretold: set[tuple[int, str | None]] = set()
+        self.fatal = False
 
     @property
     def runs(self) -> Path:
@@ -186,7 +121,7 @@ class _Climb:
 
     def events(self) -> Iterator[Event]:
         """All of it."""
-        self._read_what_is_here()
+        yield from self._read_what_is_here()
         missing = [one for one in self.jobs if one.run not in self.records]
         workers = self._workers(missing)
         planned = tuple((one.rung, one.variant, one.seed) for one in self.jobs)
@@ -199,15 +134,14 @@ class _Climb:
         # The longest first: the last one to be begun is then a short one, and no core waits for it.
         small = sorted((one for one in missing if not one.wide), key=lambda one: -one.work)
         yield from self._train(small, workers, 1)
-        wide = [one for one in missing if one.wide]
-        for one in wide:
-            if self.stop():
+        for one in (one for one in missing if one.wide):
+            if self.over:
                 break
             yield from self._foretell(one)
             yield from self._train([one], min(workers, 1), cores())
-        if self.config.knock_out and not self.stop():
+        if self.config.knock_out and not self.over:
             yield from self._knock_out()
-        if self.config.depth and not self.stop():
+        if self.config.depth and not self.over:
             yield from self._measure_depth()
         self._write()
         reason: Literal["finished", "interrupted", "failed"] = "finished"
@@ -217,6 +151,11 @@ class _Climb:
             reason = "interrupted"
         yield Climbed(self.table(), reason, self.folder / "ladder.html")
 
+    @property
+    def over(self) -> bool:
+        """Whether nothing more should be begun."""
+        return self.fatal or self.stop()
+
     def table(self) -> LadderTable:
         """What is known so far."""
         rows = tuple(record.row for record in self.records.values())
@@ -225,7 +164,7 @@ class _Climb:
             self.corpus, self.folder, self.machine, versions, rows, self.silenced, self.failures
         )
 
-    def _read_what_is_here(self) -> None:
+    def _read_what_is_here(self) -> Iterator[Event]:
         for one in self.jobs:
             path = self.runs / one.run
             if self.config.again:
@@ -233,10 +172,16 @@ class _Climb:
             else:
                 require_same(path, one, self.place.text)
         for path in sorted(self.runs.glob("*/ladder.json")):
-            record = read_record(path.parent)
+            try:
+                record = read_record(path.parent)
+            except StorageError as damage:
+                # The run itself is whole: it is measured once more.
+                yield Said(Notice("measured again: {reason}", reason=damage))
+                continue
             if record is not None:
-                self.records[record.row.run] = record
-        self.depth = read_depth(self.folder / "depth.json")
+                self.records[path.parent.name] = record
+        with suppress(StorageError):
+            self.depth = read_depth(self.folder / "depth.json")
         with suppress(StorageError):
             before = read_table(self.folder / "ladder.json")
             self.machine, self.silenced = before.machine, before.silenced
@@ -276,6 +221,9 @@ class _Climb:
 
     def _foretell(self, one: Job) -> Iterator[Event]:
         """Say what a long training will take, measured on this machine just now."""
+        if (one.rung, one.variant) in self.foretold:
+            return
+        self.foretold.add((one.rung, one.variant))
         tasks = [{"task": "time", "job": one.to_plain()}]
         workers = min(self._workers([one]), 1)
         for each in work_through(
@@ -347,6 +295,7 @@ class _Climb:
     def _failed(self, one: Job, message: dict[str, Any]) -> Failed:
         failure = Failure(one.rung, one.name, one.variant, one.seed, message["reason"])
         self.failures += (failure,)
+        self.fatal |= bool(message["fatal"])
         return Failed(failure, message["fatal"])
 
     def _write(self) -> None:
@@ -357,49 +306,3 @@ class _Climb:
         extra = "" if self.depth is None else depth_section(self.depth)
         page = report(table, self.records, rungs(), extra)
         write_atomic(self.folder / "ladder.html", page.encode("utf-8"))
-
-
-def require_same(run: Path, wanted: Job, text: str) -> None:
-    """Refuse a run folder that holds another model, training or text than the ladder wants.
-
-    Args:
-        run: its folder, which need not exist.
-        wanted: the model and its training; where and how fast it is computed does not matter.
-        text: the text's spec.
-
-    Raises:
-        RunError: it differs; the line names the first field that does.
-    """
-    path = run / "run.toml"
-    if not path.is_file():
-        return
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        # Whoever opens the run says what is wrong with it.
-        return
-    pairs = [("text", tables.get("text", {}).get("spec"), text)]
-    ignored = (*MACHINE_FIELDS, *RECORD_FIELDS, "vocab_size")
-    for table, config in (("model", wanted.model), ("train", wanted.train)):
-        found = tables.get(table, {})
-        pairs += [
-            (name, found.get(name), value)
-            for name, value in plain(config).items()
-            if name not in ignored
-        ]
-    for name, before, now in pairs:
-        if before != now:
-            raise RunError(
-                "{run} was trained with {field}={before} and this ladder wants {now}; give another "
-                "--name, or --again to train it anew",
-                run=run,
-                field=name,
-                before=before,
-                now=now,
-            )
-
-
-def steps_done(run: Path) -> int:
-    """Steps of the newest checkpoint in a run folder; 0 without one."""
-    names = [path.name.removeprefix("step-") for path in (run / "checkpoints").glob("step-*")]
-    return max((int(name) for name in names if name.isdecimal()), default=0)

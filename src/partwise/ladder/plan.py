@@ -1,0 +1,120 @@
+"""What a climb will do, settled before anything is trained: its models, its text, its folder."""
+
+import dataclasses
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from partwise.errors import RunError, TextError
+from partwise.ladder.config import LadderConfig
+from partwise.ladder.jobs import Job, job
+from partwise.ladder.rungs import MACHINE_FIELDS, PUBLISHED_CORPUS, RECORD_FIELDS, rung
+from partwise.ladder.variants import FAITHFUL, choose, variants
+from partwise.messages import Notice
+from partwise.settings import plain
+from partwise.storage import cache_folder
+from partwise.text.sources import Source, open_source
+
+OFFLINE_CORPUS = "shakespeare"
+
+
+def plan(config: LadderConfig) -> tuple[tuple[Job, ...], tuple[Notice, ...]]:
+    """The jobs of a climb in the order of its table, and what was left out and why.
+
+    Raises:
+        ConfigError: a rung, part, field or value that makes no sense.
+    """
+    chosen = [rung(number) for number in config.rungs]
+    choice = choose(chosen, variants(config.without, config.swap, config.each))
+    shared: dict[str, Any] = {} if config.steps is None else {"steps": config.steps}
+    pairs = []
+    for here in chosen:
+        pairs.append((here, FAITHFUL))
+        pairs += [(there, variant) for there, variant in choice.pairs if there == here]
+    jobs = []
+    for here, variant in pairs:
+        for seed in range(1, config.seeds + 1):
+            made = job(here, variant, seed, **shared)
+            if made.wide:
+                train = dataclasses.replace(made.train, threads=None)
+                # "auto" leaves what the rung, or a swap, says.
+                if config.device != "auto":
+                    train = dataclasses.replace(train, device=config.device)
+                if config.dtype != "auto":
+                    train = dataclasses.replace(train, dtype=config.dtype)
+                made = dataclasses.replace(made, train=train)
+            jobs.append(made)
+    return tuple(jobs), choice.notices
+
+
+def find_text(text: str | None, offline: bool, say: Callable[[Notice], None]) -> Source:
+    """The text to climb on.
+
+    Args:
+        text: what was asked for; None: tiny Shakespeare, else Shakespeare, which is then said.
+        offline: never download a corpus.
+        say: is told what was chosen.
+    """
+    if text is not None:
+        return open_source(text, offline=offline, cache=cache_folder(), announce=say)
+    try:
+        return open_source(
+            f"corpus:{PUBLISHED_CORPUS}", offline=offline, cache=cache_folder(), announce=say
+        )
+    except TextError as error:
+        source = open_source(f"corpus:{OFFLINE_CORPUS}", offline=True, cache=cache_folder())
+        say(
+            Notice(
+                "on shakespeare instead, without published values, for tiny Shakespeare cannot be "
+                "had: {reason}",
+                reason=error,
+            )
+        )
+        return source
+
+
+def require_same(run: Path, wanted: Job, text: str) -> None:
+    """Refuse a run folder that holds another model, training or text than the ladder wants.
+
+    Args:
+        run: its folder, which need not exist.
+        wanted: the model and its training; where and how fast it is computed does not matter.
+        text: the text's spec.
+
+    Raises:
+        RunError: it differs; the line names the first field that does.
+    """
+    path = run / "run.toml"
+    if not path.is_file():
+        return
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        # Whoever opens the run says what is wrong with it.
+        return
+    pairs = [("text", tables.get("text", {}).get("spec"), text)]
+    ignored = (*MACHINE_FIELDS, *RECORD_FIELDS, "vocab_size")
+    for table, config in (("model", wanted.model), ("train", wanted.train)):
+        found = tables.get(table, {})
+        pairs += [
+            (name, found.get(name), value)
+            for name, value in plain(config).items()
+            if name not in ignored
+        ]
+    for name, before, now in pairs:
+        if before != now:
+            raise RunError(
+                "{run} was trained with {field}={before} and this ladder wants {now}; give another "
+                "--name, or --again to train it anew",
+                run=run,
+                field=name,
+                before=before,
+                now=now,
+            )
+
+
+def steps_done(run: Path) -> int:
+    """Steps of the newest checkpoint in a run folder; 0 without one."""
+    names = [path.name.removeprefix("step-") for path in (run / "checkpoints").glob("step-*")]
+    return max((int(name) for name in names if name.isdecimal()), default=0)
