@@ -49,6 +49,7 @@ def test_a_schedule_that_cannot_know_its_length_is_refused() -> None:
     with pytest.raises(ConfigError, match="schedule=cosine needs to know"):
         check_ends(TrainConfig(patience=3))
     check_ends(TrainConfig(patience=3, schedule="constant"))
+    check_ends(TrainConfig(patience=3, schedule="inverse_sqrt"))
     check_ends(TrainConfig(minutes=1))
 
 

@@ -21,7 +21,7 @@ def check_ends(config: TrainConfig) -> None:
                 "nothing ends this training; give steps, epochs, tokens, minutes, target_loss or "
                 "patience"
             )
-        if config.schedule != "constant":
+        if config.schedule not in ("constant", "inverse_sqrt"):
             raise ConfigError(
                 "schedule={schedule} needs to know how long the training is; also give steps, "
                 "epochs, tokens or minutes, or set schedule=constant",
