@@ -324,9 +324,10 @@ def test_a_text_from_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_what_a_killed_process_left_half_written_is_swept() -> None:
     run = make()
-    (run.path / ".partial-0123").write_bytes(b"half")
-    list(run.train())
-    assert not any(name.startswith(".partial") for name in tree(run.path))
+    for folder in (".", "samples", "checkpoints"):
+        (run.path / folder / ".partial-0123").write_bytes(b"half")
+    list(run.train(resume=True))
+    assert not any(".partial" in name for name in tree(run.path))
 
 
 def test_choices_are_kept_when_resuming(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -198,7 +198,8 @@ class Run:
             PartwiseError: see `training.loop.train`.
         """
         with lock(self.path / ".lock"):
-            sweep(self.path)
+            for folder in (self.path, self.path / SAMPLES):
+                sweep(folder)
             begun = any((self.path / "checkpoints").glob("step-*"))
             if begun and not resume:
                 raise RunError(
