@@ -232,3 +232,24 @@ def _about_model(model: ModelConfig, name: str, *, minutes: bool) -> Notice:
         width=model.d_model,
         context=model.context_length,
     )
+
+
+def about_machine(train: TrainConfig, device: str) -> tuple[Notice, ...]:
+    """Why the training runs where and as it does, where that was left open.
+
+    Args:
+        train: the training.
+        device: where it will run: "cpu", "cuda", "mps".
+    """
+    notices = []
+    if train.device == "auto" and device == "cpu":
+        notices.append(Notice("cpu: there is no GPU here that torch can use (--device)"))
+    elif train.device == "auto":
+        notices.append(Notice("{device}: the fastest device here (--device)", device=device))
+    if train.compile == "auto" and not device.startswith("cuda"):
+        notices.append(
+            Notice(
+                "not compiled: here that takes longer than a short run gains (--train.compile on)"
+            )
+        )
+    return tuple(notices)

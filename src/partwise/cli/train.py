@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from partwise.budget.choices import DEFAULT, choose, start, start_from
+from partwise.budget.choices import DEFAULT, about_machine, choose, start, start_from
 from partwise.budget.recipes import RECIPES
 from partwise.cli import flags
 from partwise.cli.parser import Parser, Said
@@ -125,6 +125,7 @@ def run(said: Said) -> int:
 
     # Everything that was said makes sense; only now is torch worth its second.
     from partwise.cli.follow import follow
+    from partwise.machine import pick_device
     from partwise.run import Run
     from partwise.storage import cache_folder
     from partwise.text.prepare import prepare
@@ -164,10 +165,11 @@ def run(said: Said) -> int:
         prepared=prepared,
     )
 
+    here = about_machine(chosen.train, str(pick_device(chosen.train.device)))
     return follow(
         made,
         lambda stop: made.train(stop=stop),
-        [Line(notice) for notice in chosen.notices],
+        [Line(notice) for notice in (*chosen.notices, *here)],
         quiet=asked.quiet,
         as_json=asked.json,
     )

@@ -203,6 +203,8 @@ def started_line(event: Started) -> str:
         threads=event.threads,
         tokens=event.tokens_per_step,
     )
+    if event.compiled:
+        line += message(", compiled")
     if event.resumed:
         line += message("; going on from step {step:,}", step=event.step)
     return line
