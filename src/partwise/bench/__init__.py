@@ -1,0 +1,1 @@
+"""Benchmarks: every speed that is claimed comes from here."""
