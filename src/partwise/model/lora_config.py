@@ -1,0 +1,66 @@
+"""LoRA described by data: which matrices get a small addition, and how small."""
+
+import math
+from dataclasses import dataclass
+
+from partwise.errors import ConfigError
+from partwise.settings import check, nearest, option
+
+TARGETS = ("qkv", "projection", "up", "gate", "down")
+
+
+@dataclass(frozen=True)
+class LoraConfig:
+    """Which matrices of a trained model get an addition that is trained in their place.
+
+    Raises:
+        ConfigError: a value outside its range, or a matrix that no block has.
+    """
+
+    rank: int | None = option(
+        None, "train an addition of this rank instead of the weights themselves; none: the weights"
+    )
+    alpha: float = option(16.0, "the addition counts alpha / rank times")
+    targets: tuple[str, ...] | None = option(
+        None, "matrices that get one: qkv, projection, up, gate, down; none: all that there are"
+    )
+    dropout: float = option(0.0, "share of an addition's input dropped in training")
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.rank is not None and self.rank < 1:
+            raise ConfigError(
+                "{name}={value} is too small; give 1 or more", name="rank", value=self.rank
+            )
+        if not 0 < self.alpha < math.inf:
+            raise ConfigError(
+                "{name}={value} must be a finite number above 0", name="alpha", value=self.alpha
+            )
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(
+                "{name}={value} is not a share; give 0 or more and less than 1",
+                name="dropout",
+                value=self.dropout,
+            )
+        if self.targets is not None:
+            self._check_targets(self.targets)
+
+    def _check_targets(self, targets: tuple[str, ...]) -> None:
+        # A command line gives words that may hold several names.
+        words = [word.strip() for given in targets for word in given.split(",")]
+        named = tuple(dict.fromkeys(word for word in words if word))
+        object.__setattr__(self, "targets", named)
+        if not named:
+            raise ConfigError("targets is empty; name some of {known}", known=", ".join(TARGETS))
+        for word in named:
+            if word not in TARGETS:
+                raise ConfigError(
+                    "targets={word} is no matrix of a block; did you mean {nearest}?",
+                    word=word,
+                    nearest=nearest(word, TARGETS),
+                )
+
+    @property
+    def on(self) -> bool:
+        """Whether additions are trained at all."""
+        return self.rank is not None
