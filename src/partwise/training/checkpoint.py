@@ -27,6 +27,7 @@ from partwise.storage import (
     write_tensors,
 )
 from partwise.storage.atomic import hidden_beside
+from partwise.training.optim import trained
 
 Which = Literal["best", "last"]
 
@@ -56,11 +57,14 @@ class Checkpoint:
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """A model's parameters and running statistics; one that is shared appears once."""
-    kept: dict[str, Tensor] = {name: p.detach() for name, p in model.named_parameters()}
-    shared = {name for name, _ in model.named_parameters(remove_duplicate=False)} - set(kept)
+    """A model's trained parameters and running statistics; one that is shared appears once.
+
+    A frozen parameter does not change and is kept where it came from.
+    """
+    kept: dict[str, Tensor] = {name: p.detach() for name, p in trained(model)}
+    others = {name for name, _ in model.named_parameters(remove_duplicate=False)} - set(kept)
     for name, tensor in model.state_dict().items():
-        if name not in kept and name not in shared:
+        if name not in kept and name not in others:
             kept[name] = tensor
     return kept
 
