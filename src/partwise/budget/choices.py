@@ -199,9 +199,7 @@ def choose(
         train, said_of_training, model.context_length, validation_tokens
     )
     usual = replace(begin.model, vocab_size=model.vocab_size, context_length=model.context_length)
-    about_model = [
-        _about_model(model, name, minutes=name == DEFAULT and not fine_tuned and model == usual)
-    ]
+    about_model = [_about_model(model, name, changed=model != usual, fine_tuned=fine_tuned)]
     if fine_tuned and "lr" not in said_of_training:
         about_model.append(
             Notice(
@@ -214,9 +212,9 @@ def choose(
     return Chosen(model, train, (*about_model, *about_context, *about_training))
 
 
-def _about_model(model: ModelConfig, name: str, *, minutes: bool) -> Notice:
+def _about_model(model: ModelConfig, name: str, *, changed: bool, fine_tuned: bool) -> Notice:
     parameters = count_parameters(model)
-    if minutes:
+    if name == DEFAULT and not changed and not fine_tuned:
         return Notice(
             "model {name}: {parameters:,} parameters, which two CPU cores train in minutes "
             "(--preset, --model.*)",
@@ -224,8 +222,11 @@ def _about_model(model: ModelConfig, name: str, *, minutes: bool) -> Notice:
             parameters=parameters,
         )
     return Notice(
-        "model {name}: {parameters:,} parameters, {layers} layers of width {width}, context of "
-        "{context} tokens",
+        "model {name}, with changes: {parameters:,} parameters, {layers} layers of width {width}, "
+        "context of {context} tokens"
+        if changed
+        else "model {name}: {parameters:,} parameters, {layers} layers of width {width}, context "
+        "of {context} tokens",
         name=name,
         parameters=parameters,
         layers=model.n_layers,
