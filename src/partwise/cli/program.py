@@ -14,7 +14,7 @@ from partwise.cli import common
 from partwise.cli.commands import COMMANDS
 from partwise.cli.interrupts import INTERRUPTED, TERMINATED, Stopped, terminate_as_stopped
 from partwise.cli.parser import Parser
-from partwise.cli.screen import prepare_streams, remark, say, visible
+from partwise.cli.screen import is_terminal, prepare_streams, remark, say, visible
 from partwise.errors import PartwiseError, UsageError
 from partwise.messages import message, use_language
 from partwise.settings import nearest
@@ -43,6 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         except PartwiseError as mistake:
             return _tell(mistake, str(mistake), mistake.exit_status, debug)
         except KeyboardInterrupt:
+            if is_terminal(sys.stdout):
+                say()  # the terminal's own ^C, or half a line of a sample, stands there
             return _tell(None, message("interrupted"), INTERRUPTED, debug)
         except Stopped:
             return _tell(None, message("stopped"), TERMINATED, debug)

@@ -5,6 +5,7 @@ Each is a listener: call it with every event, and `close` it at the end.
 
 import dataclasses
 import json
+import math
 import sys
 import time
 from dataclasses import dataclass
@@ -290,6 +291,8 @@ def event_json(event: object) -> dict[str, Any]:
             found["text"] = str(value)
         elif isinstance(value, Path):
             found[field.name] = str(value)
+        elif isinstance(value, float) and not math.isfinite(value):
+            found[field.name] = None  # JSON has no word for it
         else:
             found[field.name] = value
     return found
