@@ -18,9 +18,9 @@ from partwise.machine.facts import version_of
 from partwise.messages import Notice
 from partwise.model.config import ModelConfig
 from partwise.model.gpt import GPT
-from partwise.run.record import Record, read_record, write_record
+from partwise.run.record import Record, Resolved, read_record, write_record
 from partwise.run.text import absolute, prepare_again, text_record
-from partwise.run.training import METRICS, SAMPLES, Sampled, train_in
+from partwise.run.training import METRICS, SAMPLES, Sampled, sample_text, text_data, train_in
 from partwise.storage import (
     cache_folder,
     cleaned,
@@ -224,14 +224,18 @@ class Run:
                 write_record(self.path, self.record)
             if not begun:
                 yield from map(Said, prepared.summary)
+            model, config = self._new_model(), self.record.train
             yield from train_in(
                 self.path,
                 self.record,
-                self._new_model(),
-                prepared,
+                model,
+                text_data(self.record, prepared),
                 resume=resume,
                 stop=stop,
-                settle=partial(setattr, self, "record"),
+                settle=self._settle,
+                sample=partial(sample_text, self.path, model, prepared.tokenizer, config)
+                if config.sample_chars
+                else None,
             )
 
     def model(self, which: Which = "best", device: str = "cpu") -> GPT:
@@ -276,6 +280,10 @@ class Run:
     def metrics(self) -> list[dict[str, Any]]:
         """The events of `metrics.jsonl`, oldest first."""
         return list(read_metrics(self.path / METRICS))
+
+    def _settle(self, chosen: Resolved) -> None:
+        self.record = dataclasses.replace(self.record, resolved=chosen)
+        write_record(self.path, self.record)
 
     def _new_model(self) -> GPT:
         """The model before its first step."""

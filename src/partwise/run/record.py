@@ -1,23 +1,25 @@
 """`run.toml`: what a run is made of, for programs and for eyes.
 
 [train] may be edited before a run is resumed: a later `steps` trains longer, another `eval_every`
-looks more often. Every value is held to its type when it is read. [text], [model] and [data] say
-what the weights belong to; a checksum covers them, and a change there is refused.
+looks more often. Every value is held to its type when it is read. [text], [model], [data] and
+[lora] say what the weights belong to; a checksum covers them, and a change there is refused.
 """
 
 import dataclasses
 import hashlib
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import tomli_w
 
-from partwise.errors import ConfigError, RunError
+from partwise.errors import ConfigError, PartwiseError, RunError
 from partwise.model.config import ModelConfig
+from partwise.model.lora_config import LoraConfig
 from partwise.settings import build, plain
 from partwise.storage import write_atomic
 from partwise.storage.faults import reading
@@ -27,6 +29,11 @@ from partwise.training.config import TrainConfig
 T = TypeVar("T")
 
 FILE = "run.toml"
+
+# The kinds of run that a `run.toml` can describe.
+KIND = "partwise.run"
+TRANSLATION = "partwise.translation"
+
 FORMAT = 1
 
 # From each older format to the next: takes and gives the whole table.
@@ -34,7 +41,7 @@ MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 _HEADING = """\
 # A Partwise run: its settings as they were used. [train] may be edited before the run is resumed;
-# the checksum covers [text], [model] and [data].
+# the checksum covers [text], [model], [data] and [lora].
 
 """
 
@@ -84,17 +91,40 @@ class Resolved:
 
 
 @dataclass(frozen=True)
+class Ancestor:
+    """The model whose weights a run began with, or, of an imported model, where it came from.
+
+    Args:
+        kind: "run", or "folder" for one that was made elsewhere.
+        path: where it was.
+        step: the steps that it had been trained.
+        text: short name of the text that it had learned, or empty.
+        weights: fingerprint of its weights.
+        origin: name of the imported model that it all goes back to, or empty.
+    """
+
+    kind: str
+    path: str
+    step: int
+    text: str
+    weights: str
+    origin: str
+
+
+@dataclass(frozen=True)
 class Record:
     """All of `run.toml`.
 
     Args:
         created: date and time (ISO 8601, UTC).
-        text: the text and the tokenizer.
+        text: the text and the tokenizer; an imported model has a tokenizer alone.
         model, train, data: the settings.
         resolved: what was chosen; None before the first step.
         versions: of Partwise and what it stands on.
         machine: where the run was created.
         git: commit of the folder in which it was created, if it was a repository.
+        lora: what is trained in place of the weights, if anything.
+        ancestor: whose weights it began with; None: random ones.
     """
 
     created: str
@@ -106,6 +136,13 @@ class Record:
     versions: Mapping[str, Any]
     machine: Mapping[str, Any]
     git: Mapping[str, Any]
+    lora: LoraConfig = LoraConfig()
+    ancestor: Ancestor | None = None
+
+    @property
+    def imported(self) -> bool:
+        """Whether this is a model that was made elsewhere and has learned no text here."""
+        return self.text.spec == ""
 
 
 def write_record(folder: Path, record: Record) -> None:
@@ -114,14 +151,35 @@ def write_record(folder: Path, record: Record) -> None:
     Raises:
         StorageError: the disk is full, or the folder may not be written to.
     """
+    own: dict[str, Any] = {}
+    if record.lora != LoraConfig():
+        own["lora"] = plain(record.lora)
+    if record.ancestor is not None:
+        own["ancestor"] = dataclasses.asdict(record.ancestor)
+    write_tables(folder, KIND, record, own)
+
+
+def write_tables(folder: Path, kind: str, record: Any, own: Mapping[str, Any]) -> None:
+    """Write the record of any kind of run as `run.toml` into `folder`.
+
+    Args:
+        folder: the run folder.
+        kind: what it is a run of.
+        record: has the fields that `common` gives, `text`, and the settings `model` and `data`.
+        own: the tables that only this kind has.
+
+    Raises:
+        StorageError: the disk is full, or the folder may not be written to.
+    """
     tables: dict[str, Any] = {
-        "kind": "partwise.run",
+        "kind": kind,
         "format": FORMAT,
         "created": record.created,
         "text": dataclasses.asdict(record.text),
         "model": plain(record.model),
         "train": plain(record.train),
         "data": plain(record.data),
+        **own,
     }
     if record.resolved is not None:
         tables["resolved"] = dataclasses.asdict(record.resolved)
@@ -139,37 +197,72 @@ def read_record(folder: Path) -> Record:
     Raises:
         RunError: there is none, it is damaged, or a newer Partwise wrote it.
     """
-    path = folder / FILE
-    if not path.is_file():
-        raise RunError("{folder} is not a run: it has no {file}", folder=folder, file=FILE)
-    with reading(path):
-        data = path.read_bytes()
+    tables = read_tables(folder, KIND)
+    with damaged(folder):
+        ancestor = tables.get("ancestor")
+        return Record(
+            text=filled(TextRecord, tables["text"]),
+            model=build(ModelConfig, tables["model"]),
+            data=build(DataConfig, tables["data"]),
+            lora=build(LoraConfig, tables.get("lora", {})),
+            ancestor=None if ancestor is None else filled(Ancestor, ancestor),
+            **common(tables),
+        )
+
+
+def kind_of(folder: Path) -> str | None:
+    """The kind of run in a folder, such as `partwise.translation`; None if there is none."""
     try:
-        tables = tomllib.loads(data.decode("utf-8"))
-    except ValueError as error:
+        return str(_read(folder).get("kind"))
+    except PartwiseError:
+        return None
+
+
+def read_tables(folder: Path, kind: str) -> dict[str, Any]:
+    """The tables of `run.toml` in `folder`, brought to the newest format.
+
+    Raises:
+        RunError: there is none, it is of another kind or damaged, or a newer Partwise wrote it.
+    """
+    path = folder / FILE
+    tables = _read(folder)
+    found = tables.get("kind")
+    if found == TRANSLATION and kind == KIND:
         raise RunError(
-            "{path} is not TOML ({reason}); mend it, or bring it back from a copy",
-            path=path,
-            reason=error,
-        ) from error
-    if tables.get("kind") != "partwise.run":
+            "{folder} is a translator; use it with: partwise translate {folder}", folder=folder
+        )
+    if found == KIND and kind == TRANSLATION:
+        raise RunError(
+            "{folder} is a run that writes text, no translator; use it with: partwise sample "
+            "{folder}",
+            folder=folder,
+        )
+    if found != kind:
         raise RunError(
             '{path} does not describe a run: kind = "partwise.run" is missing', path=path
         )
-    tables = _newest(path, tables)
+    return _newest(path, tables)
+
+
+def common(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """What the records of all kinds have in common, by field."""
+    resolved = tables.get("resolved")
+    return {
+        "created": str(tables["created"]),
+        "train": build(TrainConfig, tables["train"]),
+        "resolved": None if resolved is None else filled(Resolved, resolved),
+        "versions": dict(tables["versions"]),
+        "machine": dict(tables["machine"]),
+        "git": dict(tables["git"]),
+    }
+
+
+@contextmanager
+def damaged(folder: Path) -> Iterator[None]:
+    """Whatever is missing or of a wrong type inside the `with` means that `run.toml` is damaged."""
+    path = folder / FILE
     try:
-        resolved = tables.get("resolved")
-        return Record(
-            created=str(tables["created"]),
-            text=_filled(TextRecord, tables["text"]),
-            model=build(ModelConfig, tables["model"]),
-            train=build(TrainConfig, tables["train"]),
-            data=build(DataConfig, tables["data"]),
-            resolved=None if resolved is None else _filled(Resolved, resolved),
-            versions=dict(tables["versions"]),
-            machine=dict(tables["machine"]),
-            git=dict(tables["git"]),
-        )
+        yield
     except ConfigError as error:
         raise RunError("{path}: {reason}", path=path, reason=error) from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -177,6 +270,22 @@ def read_record(folder: Path) -> Record:
             "{path} is damaged ({reason}); mend it, or bring it back from a copy",
             path=path,
             reason=f"{error} is missing" if isinstance(error, KeyError) else error,
+        ) from error
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    path = folder / FILE
+    if not path.is_file():
+        raise RunError("{folder} is not a run: it has no {file}", folder=folder, file=FILE)
+    with reading(path):
+        data = path.read_bytes()
+    try:
+        return tomllib.loads(data.decode("utf-8"))
+    except ValueError as error:
+        raise RunError(
+            "{path} is not TOML ({reason}); mend it, or bring it back from a copy",
+            path=path,
+            reason=error,
         ) from error
 
 
@@ -198,8 +307,8 @@ def _newest(path: Path, tables: dict[str, Any]) -> dict[str, Any]:
         )
     if tables.get("checksum") != _checksum(tables):
         raise RunError(
-            "{path} does not match its checksum: [text], [model] or [data] was changed after the "
-            "run was created; undo that, or start a new run",
+            "{path} does not match its checksum: [text], [model], [data] or [lora] was changed "
+            "after the run was created; undo that, or start a new run",
             path=path,
         )
     while version < FORMAT:
@@ -211,11 +320,12 @@ def _newest(path: Path, tables: dict[str, Any]) -> dict[str, Any]:
 def _checksum(tables: Mapping[str, Any]) -> str:
     """The SHA-256 of what the weights belong to, whatever its layout."""
     covered = [tables.get(name) for name in ("text", "model", "data")]
+    covered += [tables["lora"]] if "lora" in tables else []
     data = json.dumps(covered, sort_keys=True, default=str).encode("ascii")
     return hashlib.sha256(data).hexdigest()
 
 
-def _filled(kind: type[T], values: Mapping[str, Any]) -> T:
+def filled(kind: type[T], values: Mapping[str, Any]) -> T:
     """A record of plain fields, each of its own type."""
     fields = {field.name: field.type for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for name, wanted in fields.items():

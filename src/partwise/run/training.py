@@ -6,14 +6,16 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import torch
+from torch import nn
 
 from partwise.errors import ConfigError
 from partwise.machine import cores, pick_device, pick_precision
 from partwise.messages import Notice
 from partwise.model.gpt import GPT
-from partwise.run.record import Record, Resolved, write_record
+from partwise.run.record import Record, Resolved
 from partwise.sampling.config import SampleConfig
 from partwise.sampling.generate import complete
 from partwise.settings import build
@@ -46,15 +48,28 @@ class Sampled:
     path: Path
 
 
+class Settled(Protocol):
+    """What the record of a run says of its training."""
+
+    @property
+    def train(self) -> TrainConfig:
+        """As it was asked for."""
+
+    @property
+    def resolved(self) -> Resolved | None:
+        """What was chosen where that says "auto"; None before the first step."""
+
+
 def train_in(
     folder: Path,
-    record: Record,
-    model: GPT,
-    prepared: Prepared,
+    record: Settled,
+    model: nn.Module,
+    data: Data,
     *,
     resume: bool,
     stop: Callable[[], bool],
-    settle: Callable[[Record], None],
+    settle: Callable[[Resolved], None],
+    sample: Callable[[int], Sampled] | None,
 ) -> Iterator[Event | Sampled]:
     """Train `model`, and write metrics, samples and checkpoints into `folder`.
 
@@ -62,10 +77,11 @@ def train_in(
         folder: the run folder, whose lock the caller holds.
         record: what it says.
         model: before its first step.
-        prepared: the text.
+        data: what it learns, and what it is judged by.
         resume: go on from the last checkpoint, if there is one.
         stop: asked before every step; True saves and ends.
-        settle: is given the record once all choices are made, if that changed it.
+        settle: is given what was chosen, if the record does not say it yet.
+        sample: lets the model write at a step that was evaluated; None: it does not.
 
     Yields:
         What happens, the samples among it; the last is a Finished.
@@ -73,7 +89,6 @@ def train_in(
     config, notices, said = _settled(record)
     yield from map(Said, notices)
     listeners = _listeners(folder, config)
-    data = _data(record, prepared, config)
     events = train(model, data, config, folder=folder, resume=resume, stop=stop)
     try:
         # Closed with us, so that whoever stops listening also ends the training.
@@ -85,20 +100,18 @@ def train_in(
                     _forget_samples(folder, event.step)
                     chosen = _chosen(event)
                     if chosen != record.resolved:
-                        record = dataclasses.replace(record, resolved=chosen)
-                        write_record(folder, record)
-                        settle(record)
+                        settle(chosen)
                 for listener in listeners:
                     listener(event)
                 yield event
-                if isinstance(event, Evaluated) and config.sample_chars:
-                    yield _sample(folder, model, prepared.tokenizer, config, event.step)
+                if isinstance(event, Evaluated) and sample is not None:
+                    yield sample(event.step)
     finally:
         for listener in listeners:
             listener.close()
 
 
-def _settled(record: Record) -> tuple[TrainConfig, list[Notice], Said | None]:
+def _settled(record: Settled) -> tuple[TrainConfig, list[Notice], Said | None]:
     """The training, with the choices of its beginning wherever the settings leave them open.
 
     Returns:
@@ -154,10 +167,11 @@ def _forget_samples(folder: Path, step: int) -> None:
             sample.unlink()
 
 
-def _data(record: Record, prepared: Prepared, config: TrainConfig) -> Data:
+def text_data(record: Record, prepared: Prepared) -> Data:
+    """The text of a run in batches."""
     context = record.model.context_length
     return Data(
-        train=Batches(prepared.train, context, config.batch_size, config.seed),
+        train=Batches(prepared.train, context, record.train.batch_size, record.train.seed),
         validation=prepared.validation,
         windows=windows,
         train_tokens=len(prepared.train),
@@ -174,12 +188,17 @@ def _listeners(folder: Path, config: TrainConfig) -> list[Listener]:
     return listeners
 
 
-def _sample(
+def sample_text(
     folder: Path, model: GPT, tokenizer: Tokenizer, config: TrainConfig, step: int
 ) -> Sampled:
     """Let the model write, always with the same luck, so that samples can be compared."""
     drawn = SampleConfig(chars=config.sample_chars, seed=config.seed)
     (text,) = complete(model, tokenizer, "", drawn)
+    return keep_sample(folder, step, text)
+
+
+def keep_sample(folder: Path, step: int, text: str) -> Sampled:
+    """Write down what the model wrote."""
     path = folder / SAMPLES / f"step-{step:06d}.txt"
     write_atomic(path, text.encode("utf-8", "replace"))
     return Sampled(step, text, path)
