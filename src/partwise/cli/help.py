@@ -45,7 +45,9 @@ def show_command(parser: Parser) -> None:
     width = max(24, min(WIDEST, columns))
     screen = console(width=width)
     places = [f"{place.name} …" if place.many else place.name for place in parser.places]
-    usage = " ".join([parser.prog, *(places if not parser.forms else "…"), "[--…]"])
+    if parser.forms:
+        places = [parser.forms[0][0] if len(parser.forms) == 1 else "…"]
+    usage = " ".join([parser.prog, *places, "[--…]"])
     screen.print(Text(message("usage: {line}", line=usage)))
     if parser.summary:
         screen.print(Text(str(parser.summary)))

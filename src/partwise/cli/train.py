@@ -66,13 +66,13 @@ class TrainFlags:
 def declare(parser: Parser) -> None:
     """TEXT and every setting."""
     usual = start(None, None)
-    parser.place(
-        "TEXT",
-        message(
-            "a file, a folder, a glob, - for standard input, or a corpus: shakespeare (offline), "
-            "tinyshakespeare"
-        ),
+    texts = message(
+        "a file, a folder, a glob, - for standard input, or a corpus: shakespeare (offline), "
+        "tinyshakespeare"
     )
+    parser.form("TEXT", texts)
+    # A shell makes several words of a glob; they are taken here, so that `run` can say so.
+    parser.place("TEXT", texts, many=True)
     known = {"preset": preset_names(), "recipe": tuple(RECIPES)}
     flags.add(parser, "", TrainFlags, message("what to do"), known=known)
     flags.add(parser, "train", TrainConfig, message("training"), base=usual.train, short=SHORT)
@@ -92,7 +92,7 @@ def run(said: Said) -> int:
     """Prepare the text, choose what was left open, train.
 
     Raises:
-        UsageError: no text is named.
+        UsageError: no text is named, or several.
     """
     asked = flags.given(said, "", TrainFlags)
     if not said.places:
@@ -102,6 +102,12 @@ def run(said: Said) -> int:
                 "a file, a folder, a glob, - for standard input, or a corpus: shakespeare "
                 "(offline), tinyshakespeare"
             ),
+        )
+    if len(said.places) > 1:
+        raise UsageError(
+            "one TEXT is trained on, and {count} are named; give their folder, or put a glob in "
+            'quotes: "*.txt"',
+            count=len(said.places),
         )
     text = said.places[0]
     sections: dict[str, type[Any]] = {
