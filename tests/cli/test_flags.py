@@ -97,7 +97,7 @@ def test_help_has_the_default_and_the_choices() -> None:
     flags.add(parser, "part", Sample, "settings", base=Sample(count=7))
     help = {flag.names[-1]: flag.help for flag in parser.flags}
     assert help["--part.count"] == "how many (default 7)"
-    assert help["--part.kind"] == "which: a, b (default a)"
+    assert help["--part.kind"] == "which; one of a, b (default a)"
     assert help["--part.limit"] == "at most; none: no limit"
     assert help["--part.cache"] == "keep what was computed (default true)"
 

@@ -16,6 +16,9 @@ from partwise.settings import Option, build, nearest, options, parse
 
 T = TypeVar("T")
 
+# More words than this are not listed in a help line.
+FEW = 16
+
 
 def add(
     parser: Parser,
@@ -40,7 +43,8 @@ def add(
         defaults: whether defaults are shown; not where what is not said stays as it was.
         short: field -> one more way to write its flag.
         leave_out: fields that this command does not offer.
-        known: field -> words that a shell may complete, where other words are taken too.
+        known: field -> words that a shell may complete, where other words are taken too; the help
+            lists them when they are few.
     """
     for name, field in options(config).items():
         if name in leave_out:
@@ -48,15 +52,16 @@ def add(
         switch = _is_switch(prefix, field)
         default = field.default if base is None else getattr(base, name)
         shown = default if defaults else None
+        words = tuple((known or {}).get(name, ()))
         names = [_flag(prefix, name, off=switch and field.default is True)]
         if short and name in short:
             names.insert(0, short[name])
         parser.flag(
             _key(prefix, name),
             names,
-            _help(field, shown, switch),
+            _help(field, shown, switch, words),
             value="" if switch else _value(field),
-            choices=(known or {}).get(name, _choices(field)),
+            choices=words or _choices(field),
             group=heading,
         )
 
@@ -185,10 +190,11 @@ def _value(field: Option) -> str:
     return "X" if float in field.types else "N"
 
 
-def _help(field: Option, default: object, switch: bool) -> str:
+def _help(field: Option, default: object, switch: bool, known: Sequence[str]) -> str:
     text = message(field.help)
-    if field.choices:
-        text = message("{text}: {choices}", text=text, choices=", ".join(_choices(field)))
+    choices = _choices(field) if field.choices else known
+    if 0 < len(choices) <= FEW:
+        text = message("{text}; one of {choices}", text=text, choices=", ".join(choices))
     if switch or default is None or default == ():
         return text
     shown = str(default).lower() if isinstance(default, bool) else _number(default)

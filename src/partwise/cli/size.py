@@ -11,6 +11,7 @@ from partwise.cli.parser import Parser, Said
 from partwise.cli.screen import say, table
 from partwise.errors import UsageError
 from partwise.messages import message
+from partwise.model.accelerators import ACCELERATORS
 from partwise.model.config import ModelConfig
 from partwise.model.parameters import count_parameters
 from partwise.model.presets import ALIASES, preset, preset_names
@@ -36,7 +37,15 @@ def declare(parser: Parser) -> None:
     parser.form("--compare A B …", message("the models side by side, one figure a line"))
     parser.form("--diff A B", message("the settings in which two models differ, one a line"))
     flags.add(parser, "", SizeFlags, message("what to do"))
-    flags.add(parser, "", Workload, message("what the model is to do, and on what"))
+    # The table ignores case, spaces and dashes; a shell wants a word without spaces.
+    chips = [name.replace(" ", "-") for name in ACCELERATORS]
+    flags.add(
+        parser,
+        "",
+        Workload,
+        message("what the model is to do, and on what"),
+        known={"accelerator": chips},
+    )
     flags.add(parser, "model", ModelConfig, message("changes to the model"), defaults=False)
 
 

@@ -49,9 +49,7 @@ class TrainFlags:
     """What `partwise train` can be told beside the settings of model, training and text."""
 
     preset: str | None = option(None, "model to train, e.g. small, ladder-4, gpt2; none: small")
-    recipe: str | None = option(
-        None, "model and training together: small, nanogpt, nanogpt-cpu; none: small"
-    )
+    recipe: str | None = option(None, "model and training together; none: small")
     from_: str | None = option(None, "begin with the weights and the tokenizer of this run")
     config: str | None = option(
         None, "TOML file with [model], [train] and [data], such as a run.toml; flags go before it"
