@@ -1,0 +1,491 @@
+"""A translator: one run folder like those of texts, with pairs in place of a text.
+
+runs/<name>/run.toml            kind = "partwise.translation"; settings as they were used
+            tokenizer.json      for both languages
+            test.tsv            the pairs that are held out to score by
+            scores.json         how good the translations of their sources are
+            metrics.jsonl, checkpoints/, samples/    as in every run
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from partwise.errors import PartwiseError, RunError
+from partwise.machine import git_state, pick_device
+from partwise.model.alignment import alignment
+from partwise.model.gpt import GPT
+from partwise.model.seq2seq import Seq2Seq
+from partwise.run.places import free_place, refuse_taken, this_machine, versions
+from partwise.run.record import Resolved
+from partwise.run.training import METRICS, SAMPLES, Sampled, keep_sample, train_in
+from partwise.sampling.search_config import SearchConfig
+from partwise.sampling.translate import translate
+from partwise.storage import (
+    lock,
+    read_json,
+    safe_name,
+    sweep,
+    write_atomic,
+    write_folder,
+    write_json,
+)
+from partwise.storage.faults import reading
+from partwise.text.pair_batches import EncodedPairs, PairBatches, PairWindows
+from partwise.text.pair_config import PairConfig
+from partwise.text.pair_prepare import PreparedPairs, prepare_pairs
+from partwise.text.pairs import Pair
+from partwise.text.tokenizers import Tokenizer, load_tokenizer
+from partwise.training.checkpoint import Which, load_weights, weights_to_use
+from partwise.training.config import TrainConfig
+from partwise.training.data import Data
+from partwise.training.evaluate import never
+from partwise.training.events import Event, Said
+from partwise.training.listeners import read_metrics
+from partwise.training.plan import check_ends
+from partwise.translation.picture import alignment_svg
+from partwise.translation.record import (
+    PairsRecord,
+    TranslationRecord,
+    read_translation,
+    write_translation,
+)
+from partwise.translation.score import Score, copied, scored
+from partwise.translation.shape import (
+    Shape,
+    build_model,
+    layout,
+    longest,
+    marks,
+    parameters,
+    with_vocabulary,
+)
+
+TOKENIZER = "tokenizer.json"
+TEST = "test.tsv"
+SCORES = "scores.json"
+
+# Held-out sources that are translated along the way.
+SHOWN = 3
+
+Report = Callable[[int, int], None]
+
+
+def _unheard(done: int, total: int) -> None:
+    """Nobody listens."""
+
+
+@dataclass
+class Translation:
+    """One translator's run folder.
+
+    Args:
+        path: the folder.
+        record: what its `run.toml` says.
+        prepared: the pairs, when they are ready already; else they are prepared when needed.
+    """
+
+    path: Path
+    record: TranslationRecord
+    prepared: PreparedPairs | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def create(
+        cls,
+        root: Path | str,
+        name: str | None,
+        pairs: str,
+        model: Shape,
+        train: TrainConfig,
+        data: PairConfig,
+        *,
+        prepared: PreparedPairs | None = None,
+    ) -> "Translation":
+        """Make a run folder, once everything in it is known to fit together.
+
+        Args:
+            root: the folder of runs.
+            name: the run's name; None makes one from the pairs' and the date.
+            pairs: what `open_pairs` takes.
+            model: an encoder-decoder, or a decoder alone; its vocab_size becomes the tokenizer's,
+                with PAD, START and END.
+            train: the training.
+            data: columns, tokenizer and what is held out.
+            prepared: the pairs, when `prepare_pairs` gave them already.
+
+        Raises:
+            PartwiseError: a setting, the pairs or the name cannot be used, or the name is taken;
+                nothing is written then.
+        """
+        root = Path(root)
+        if name is not None:
+            name = safe_name(name)
+            refuse_taken(root / name)
+        check_ends(train)
+        pick_device(train.device)
+        prepared = prepared or prepare_pairs(pairs, data, longest=longest(model))
+        model = with_vocabulary(model, prepared.tokenizer.vocab_size)
+        record = TranslationRecord(
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            text=_pairs_record(pairs, prepared, model),
+            model=model,
+            train=train,
+            data=data,
+            resolved=None,
+            versions=versions(),
+            machine=this_machine(),
+            git=git_state(),
+        )
+        path = free_place(root, prepared.name) if name is None else root / name
+        with write_folder(path, over=False) as folder:
+            write_translation(folder, record)
+            write_atomic(folder / TOKENIZER, prepared.tokenizer.to_json().encode("utf-8"))
+            lines = "".join(f"{source}\t{target}\n" for source, target in prepared.test)
+            write_atomic(folder / TEST, lines.encode("utf-8"))
+            (folder / "checkpoints").mkdir()
+            (folder / SAMPLES).mkdir()
+        return cls(path, record, prepared)
+
+    @classmethod
+    def open(cls, path: Path | str) -> "Translation":
+        """The translator in a folder.
+
+        Raises:
+            RunError: it is none, is damaged, or is of a newer format.
+        """
+        return cls(Path(path), read_translation(Path(path)))
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.path.absolute().name
+
+    @property
+    def system(self) -> str:
+        """What kind of model translates."""
+        two = not hasattr(self.record.model, "n_layers")
+        return "encoder-decoder" if two else "decoder-only"
+
+    def train(
+        self,
+        resume: bool = False,
+        stop: Callable[[], bool] = never,
+        *,
+        settings: TrainConfig | None = None,
+        pairs: str | None = None,
+    ) -> Iterator[Event | Sampled]:
+        """Train, and write metrics, samples and checkpoints into the folder.
+
+        Args:
+            resume: go on from the last checkpoint, if there is one; the bits at the end are those
+                of a run that was never interrupted (on the CPU, with the same version of torch).
+            stop: asked before every step; True saves and ends.
+            settings: the training from here on; None: as it was.
+            pairs: where the pairs are now, when they are no longer where they were.
+
+        Yields:
+            What happens, the samples among it; the last is a Finished.
+
+        Raises:
+            RunError: another process trains here, the run has begun already (without `resume`), or
+                the pairs are not the ones that it learns.
+            PartwiseError: see `training.loop.train`.
+        """
+        with lock(self.path / ".lock"):
+            for folder in (self.path, self.path / SAMPLES):
+                sweep(folder)
+            begun = any((self.path / "checkpoints").glob("step-*"))
+            if begun and not resume:
+                raise RunError(
+                    "{run} has checkpoints already; go on with: partwise translate {run} --resume, "
+                    "or train under another name",
+                    run=self.path,
+                )
+            prepared = self.prepared or self._prepare_again(pairs)
+            if settings is not None and settings != self.record.train:
+                check_ends(settings)
+                pick_device(settings.device)
+                self.record = dataclasses.replace(self.record, train=settings)
+                write_translation(self.path, self.record)
+            if not begun:
+                yield from map(Said, prepared.summary)
+            config = self.record.train
+            torch.manual_seed(config.seed)
+            model = build_model(self.record.model)
+
+            def sample(step: int) -> Sampled:
+                sources = [source for source, _ in prepared.test[:SHOWN]]
+                greedy = SearchConfig(beam=1)
+                written = self._translated(model, prepared.tokenizer, sources, greedy)
+                lines = [f"{a}\n  → {b}\n" for a, b in zip(sources, written, strict=True)]
+                return keep_sample(self.path, step, "".join(lines))
+
+            yield from train_in(
+                self.path,
+                self.record,
+                model,
+                self._data(prepared.train, prepared.validation),
+                resume=resume,
+                stop=stop,
+                settle=self._settle,
+                sample=sample if config.sample_chars else None,
+            )
+
+    def model(self, which: Which = "best", device: str = "cpu") -> Seq2Seq | GPT:
+        """The trained model: its averaged weights where a mean was kept.
+
+        Args:
+            which: "best" by validation loss, or "last"; the last when nothing was evaluated yet.
+            device: where to put it (see `pick_device`).
+
+        Raises:
+            RunError: there is no checkpoint yet.
+            StorageError: it is damaged.
+        """
+        if which == "best" and not (self.path / "checkpoints" / "best.json").exists():
+            which = "last"
+        weights = weights_to_use(self.path, which)
+        model = build_model(self.record.model)
+        load_weights(model, weights)
+        return model.to(pick_device(device)).eval()
+
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer that the model was trained with.
+
+        Raises:
+            RunError: it is another one than the run was created with.
+            StorageError, TextError: it is missing or damaged.
+        """
+        path = self.path / TOKENIZER
+        tokenizer = load_tokenizer(path)
+        if tokenizer.fingerprint != self.record.text.tokenizer_fingerprint:
+            raise RunError(
+                "{path} is the tokenizer {found} ({found_mark}) and the run was trained with "
+                "{wanted} ({wanted_mark}); bring it back from a copy",
+                path=path,
+                found=tokenizer.name,
+                found_mark=tokenizer.fingerprint[:8],
+                wanted=self.record.text.tokenizer,
+                wanted_mark=self.record.text.tokenizer_fingerprint[:8],
+            )
+        return tokenizer
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The events of `metrics.jsonl`, oldest first."""
+        return list(read_metrics(self.path / METRICS))
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        config: SearchConfig | None = None,
+        *,
+        which: Which = "best",
+        device: str = "cpu",
+        report: Report = _unheard,
+    ) -> list[str]:
+        """A translation of each text.
+
+        Args:
+            texts: in the language of the sources.
+            config: how the best translation is looked for; None: beam search.
+            which, device: see `model`.
+            report: is told how many texts are done, of how many.
+
+        Raises:
+            TextError: a text has characters that the tokenizer does not know.
+            SamplingError: a text is longer than the model reads.
+            RunError: there is no checkpoint yet.
+        """
+        model = self.model(which, device)
+        return self._translated(
+            model, self.tokenizer(), texts, config or SearchConfig(), report=report
+        )
+
+    def test_pairs(self) -> list[Pair]:
+        """The pairs that are held out to score by.
+
+        Raises:
+            RunError: they are not the ones that the run was created with.
+            StorageError: they cannot be read.
+        """
+        path = self.path / TEST
+        with reading(path):
+            lines = path.read_text(encoding="utf-8").split("\n")
+        pairs = [tuple(line.split("\t")) for line in lines if line]
+        if len(pairs) != self.record.text.test_pairs or any(len(pair) != 2 for pair in pairs):
+            raise RunError(
+                "{path} does not hold the {count} pairs that it was written with; bring it back "
+                "from a copy",
+                path=path,
+                count=self.record.text.test_pairs,
+            )
+        return [(pair[0], pair[1]) for pair in pairs]
+
+    def score(
+        self,
+        config: SearchConfig | None = None,
+        *,
+        device: str = "cpu",
+        report: Report = _unheard,
+    ) -> tuple[Score, Score]:
+        """How good the translations of held-out sources are, and how good copies would be.
+
+        Both are written into `scores.json`.
+
+        Args:
+            config: how the best translation is looked for; None: beam search.
+            device: see `model`.
+            report: is told how many texts are done, of how many.
+        """
+        pairs = self.test_pairs()
+        sources = [source for source, _ in pairs]
+        written = self.translate(sources, config, device=device, report=report)
+        both = scored(self.system, written, pairs), copied(pairs)
+        value = {
+            "search": dataclasses.asdict(config or SearchConfig()),
+            "scores": [dataclasses.asdict(score) for score in both],
+            "translations": written,
+        }
+        write_json(self.path / SCORES, value, kind="partwise.scores", version=1)
+        return both
+
+    def scores(self) -> list[Score]:
+        """What `score` wrote; nothing before that."""
+        path = self.path / SCORES
+        if not path.exists():
+            return []
+        _, value = read_json(path, kind="partwise.scores", newest=1)
+        return [Score(**score) for score in value["scores"]]
+
+    def alignment_picture(
+        self,
+        text: str,
+        *,
+        layer: int | None = None,
+        head: int | None = None,
+        config: SearchConfig | None = None,
+    ) -> tuple[str, str]:
+        """A translation of `text`, and an SVG of what the decoder looked at while it wrote it.
+
+        Args:
+            text: in the language of the sources.
+            layer, head: whose weights; none: the mean of all.
+            config: how the best translation is looked for; None: beam search.
+
+        Raises:
+            RunError: the model is a decoder alone, which has no cross-attention, or has no such
+                layer or head.
+            TextError, SamplingError: see `translate`.
+        """
+        model, tokenizer = self.model(), self.tokenizer()
+        if not isinstance(model, Seq2Seq):
+            raise RunError(
+                "{run} is a decoder alone and has no cross-attention to look at; train an "
+                "encoder-decoder",
+                run=self.path,
+            )
+        for what, value, count in (
+            ("layer", layer, model.config.n_decoder_layers),
+            ("head", head, model.config.n_heads),
+        ):
+            if value is not None and not 0 <= value < count:
+                raise RunError(
+                    "{what}={value} is none of the {count} that {run} has; give 0 to {last}",
+                    what=what,
+                    value=value,
+                    count=count,
+                    run=self.path,
+                    last=count - 1,
+                )
+        (written,) = self._translated(model, tokenizer, [text], config or SearchConfig())
+        known = marks(model.config)
+        read = [*map(int, tokenizer.encode(text)), known.end]
+        # The first token is written after START, END after the last one.
+        said = [known.start, *map(int, tokenizer.encode(written))]
+        weights = alignment(
+            model, torch.tensor([read]), torch.tensor([said]), layer=layer, head=head
+        )[0]
+        return written, alignment_svg(
+            weights.tolist(),
+            [*_shown(tokenizer, read[:-1]), "END"],
+            [*_shown(tokenizer, said[1:]), "END"],
+            f"{text} → {written}",
+        )
+
+    def _translated(
+        self,
+        model: Seq2Seq | GPT,
+        tokenizer: Tokenizer,
+        texts: Sequence[str],
+        config: SearchConfig,
+        *,
+        report: Report = _unheard,
+    ) -> list[str]:
+        shape = self.record.model
+        return translate(
+            model, tokenizer, marks(shape), texts, config, longest=longest(shape), report=report
+        )
+
+    def _data(self, train: EncodedPairs, validation: EncodedPairs) -> Data:
+        known = layout(self.record.model)
+        config = self.record.train
+        batches = PairBatches(train, known, config.batch_size, config.seed)
+        # So that an epoch is every pair once, whatever the mean length is rounded to.
+        each = batches.context_length * train.count
+        return Data(batches, validation, PairWindows(known), each)
+
+    def _settle(self, chosen: Resolved) -> None:
+        self.record = dataclasses.replace(self.record, resolved=chosen)
+        write_translation(self.path, self.record)
+
+    def _prepare_again(self, pairs: str | None) -> PreparedPairs:
+        known = self.record.text
+        try:
+            prepared = prepare_pairs(
+                pairs or known.spec,
+                self.record.data,
+                longest=longest(self.record.model),
+                tokenizer=self.tokenizer(),
+            )
+        except PartwiseError as error:
+            raise RunError(
+                "the pairs of {run} cannot be opened again: {reason}; put them back, or say where "
+                "they are with --pairs",
+                run=self.path,
+                reason=error,
+            ) from error
+        if prepared.fingerprint != known.fingerprint:
+            raise RunError(
+                "the pairs {spec} have changed since {run} began: their fingerprint is {here} and "
+                "was {recorded}; bring the old ones back, or start a new run",
+                spec=prepared.spec,
+                run=self.path,
+                here=prepared.fingerprint[:12],
+                recorded=known.fingerprint[:12],
+            )
+        return prepared
+
+
+def _pairs_record(asked: str, prepared: PreparedPairs, model: Shape) -> PairsRecord:
+    return PairsRecord(
+        asked=asked,
+        spec=prepared.spec,
+        name=prepared.name,
+        fingerprint=prepared.fingerprint,
+        tokenizer=prepared.tokenizer.name,
+        tokenizer_fingerprint=prepared.tokenizer.fingerprint,
+        train_pairs=prepared.train.count,
+        validation_pairs=prepared.validation.count,
+        test_pairs=len(prepared.test),
+        parameters=parameters(model),
+    )
+
+
+def _shown(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
+    """Each token as it looks in the text, a space as ␣ where there is nothing else to see."""
+    return [tokenizer.decode([one]).replace(" ", "␣") for one in ids]

@@ -1,0 +1,71 @@
+"""How good translations are, on pairs that were held out, beside what costs nothing: copying."""
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from partwise.messages import Notice
+from partwise.text.pairs import Pair
+
+
+@dataclass(frozen=True)
+class Score:
+    """How near a system's translations are to the given ones.
+
+    Args:
+        system: what translated: `encoder-decoder`, `decoder-only` or `copy`.
+        pairs: held-out pairs.
+        exact: share of the translations that are the given ones, character for character.
+        bleu: 0 to 100; None without the package sacrebleu.
+        chrf: 0 to 100; None likewise.
+        signature: sacreBLEU's own description of how BLEU was computed.
+    """
+
+    system: str
+    pairs: int
+    exact: float
+    bleu: float | None = None
+    chrf: float | None = None
+    signature: str | None = None
+
+
+def scored(system: str, written: Sequence[str], pairs: Sequence[Pair]) -> Score:
+    """The score of the translations of some pairs' sources.
+
+    Args:
+        system: what translated.
+        written: a translation of each source.
+        pairs: the sources and the translations that were given.
+
+    Source: BLEU, Papineni et al. (2002); chrF, Popović (2015); both as Post (2018), sacreBLEU,
+    computes them.
+    """
+    given = [target for _, target in pairs]
+    exact = sum(map(str.__eq__, written, given)) / len(given)
+    judge = _sacrebleu()
+    if judge is None:
+        return Score(system, len(pairs), exact)
+    bleu = judge.BLEU()
+    value = bleu.corpus_score(list(written), [given]).score
+    chrf = judge.CHRF().corpus_score(list(written), [given]).score
+    return Score(system, len(pairs), exact, value, chrf, str(bleu.get_signature()))
+
+
+def copied(pairs: Sequence[Pair]) -> Score:
+    """The score of giving each source back as it is."""
+    return scored("copy", [source for source, _ in pairs], pairs)
+
+
+def unscored() -> Notice | None:
+    """What to say where BLEU cannot be computed; None where it can."""
+    if _sacrebleu() is not None:
+        return None
+    return Notice('BLEU needs the package sacrebleu: pip install "partwise[translate]"')
+
+
+def _sacrebleu() -> Any:
+    try:
+        return importlib.import_module("sacrebleu.metrics")
+    except ImportError:
+        return None
