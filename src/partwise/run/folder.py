@@ -1,29 +1,31 @@
 """A run: one folder that holds all of a model's life, and can be moved."""
 
 import dataclasses
-import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-import partwise
 from partwise.errors import RunError
-from partwise.machine import describe, git_state, pick_device
-from partwise.machine.facts import version_of
+from partwise.interop.origin import files_of_origin
+from partwise.machine import git_state, pick_device
 from partwise.messages import Notice
 from partwise.model.config import ModelConfig
 from partwise.model.gpt import GPT
-from partwise.run.record import Record, Resolved, read_record, write_record
+from partwise.model.lora import add_lora, merge_lora
+from partwise.model.lora_config import LoraConfig
+from partwise.run.beginning import Beginning, fingerprint
+from partwise.run.places import free_place, refuse_taken, this_machine, versions
+from partwise.run.record import Ancestor, Record, Resolved, read_record, write_record
 from partwise.run.text import absolute, prepare_again, text_record
 from partwise.run.training import METRICS, SAMPLES, Sampled, sample_text, text_data, train_in
 from partwise.storage import (
     cache_folder,
-    cleaned,
     lock,
     read_tensors,
     safe_name,
@@ -45,6 +47,7 @@ from partwise.training.plan import check_ends
 
 INITIAL = "initial.safetensors"
 TOKENIZER = "tokenizer.json"
+ORIGIN = "origin"
 
 
 def _unheard(notice: Notice) -> None:
@@ -75,8 +78,9 @@ class Run:
         train: TrainConfig,
         data: DataConfig,
         *,
+        lora: LoraConfig | None = None,
         offline: bool = False,
-        begin: "Run | None" = None,
+        begin: "Run | Beginning | None" = None,
         prepared: Prepared | None = None,
         cache: Path | None = None,
         progress: Progress | None = None,
@@ -88,11 +92,13 @@ class Run:
             root: the folder of runs.
             name: the run's name; None makes one from the text's and the date.
             text: the text to learn (see `open_source`).
-            model: the model; its vocab_size becomes the tokenizer's.
+            model: the model; its vocab_size becomes the tokenizer's, or that of `begin`.
             train: the training.
             data: tokenizer and split.
+            lora: train additions of low rank in place of the weights of `begin`.
             offline: never download a corpus.
-            begin: start from the best weights of this run, and cut the text with its tokenizer.
+            begin: start from these weights (of a run, the best), and cut the text with their
+                tokenizer.
             prepared: the text, when `prepare` gave it already.
             cache: folder for prepared texts; None: `cache_folder()`.
             progress: is told how far the text is prepared (bytes done, of all).
@@ -105,27 +111,33 @@ class Run:
         root = Path(root)
         if name is not None:
             name = safe_name(name)
-            _refuse_taken(root / name)
+            refuse_taken(root / name)
         check_ends(train)
         pick_device(train.device)
         data = dataclasses.replace(data, validation=absolute(data.validation))
-        tokenizer = None if begin is None else begin.tokenizer()
+        first = begin.beginning() if isinstance(begin, Run) else begin
+        lora = lora or LoraConfig()
+        if lora.on and first is None:
+            raise RunError(
+                "LoRA adds to a trained model, and rank={rank} names none; begin with one (--from)",
+                rank=lora.rank,
+            )
         prepared = prepared or prepare(
             text,
             data,
             cache=cache or cache_folder(),
-            tokenizer=tokenizer,
+            tokenizer=None if first is None else first.tokenizer,
             offline=offline,
             progress=progress,
             announce=announce,
         )
-        model = dataclasses.replace(model, vocab_size=prepared.tokenizer.vocab_size)
+        known = prepared.tokenizer if first is None else first.model
+        model = dataclasses.replace(model, vocab_size=known.vocab_size)
         prepared.require_tokens(model.context_length)
-        weights = None
-        if begin is not None:
-            started = GPT(model)
-            load_weights(started, weights_of(begin.model()))
-            weights = weights_of(started)
+        weights = None if first is None else first.weights_for(model)
+        if lora.on:
+            with torch.device("meta"):
+                add_lora(GPT(model), lora)
         record = Record(
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             text=text_record(text, prepared),
@@ -133,21 +145,25 @@ class Run:
             train=train,
             data=data,
             resolved=None,
-            versions=_versions(),
-            machine=_machine(),
+            versions=versions(),
+            machine=this_machine(),
             git=git_state(),
+            lora=lora,
+            ancestor=None if first is None else first.ancestor,
         )
         # In turn, so that two that start at once get two names, and what a killed one left is
         # known to be nobody's.
         with in_turn(root / ".lock"):
             sweep(root)
-            path = _free_place(root, prepared.name) if name is None else root / name
-            _refuse_taken(path)
+            path = free_place(root, prepared.name) if name is None else root / name
+            refuse_taken(path)
             with write_folder(path, over=False) as folder:
                 write_record(folder, record)
                 write_atomic(folder / TOKENIZER, prepared.tokenizer.to_json().encode("utf-8"))
                 if weights is not None:
                     write_tensors(folder / INITIAL, weights)
+                if first is not None:
+                    write_origin(folder, first.files)
                 (folder / "checkpoints").mkdir()
                 (folder / SAMPLES).mkdir()
         return cls(path, record, prepared)
@@ -197,6 +213,12 @@ class Run:
                 the text is not the one that it learns.
             PartwiseError: see `training.loop.train`.
         """
+        if self.record.imported:
+            raise RunError(
+                "{run} was imported and has no text of its own; train it on one with: partwise "
+                "train TEXT --from {run}",
+                run=self.path,
+            )
         with lock(self.path / ".lock"):
             for folder in (self.path, self.path / SAMPLES):
                 sweep(folder)
@@ -249,12 +271,61 @@ class Run:
             RunError: there is no checkpoint yet.
             StorageError: it is damaged.
         """
+        model = GPT(self.record.model)
+        load_weights(model, self.weights(which))
+        return model.to(pick_device(device)).eval()
+
+    def weights(self, which: Which = "best") -> dict[str, Tensor]:
+        """The weights that `model` has, by name, in the number format that they are stored in.
+
+        What LoRA trained is in them, each addition put into its matrix.
+
+        Args:
+            which: "best" by validation loss, or "last"; the last when nothing was evaluated yet.
+
+        Raises:
+            RunError: there is no checkpoint yet.
+            StorageError: it is damaged.
+        """
         if which == "best" and not (self.path / "checkpoints" / "best.json").exists():
             which = "last"
         weights = weights_to_use(self.path, which)
-        model = GPT(self.record.model)
+        if not self.record.lora.on:
+            return weights
+        model = self._new_model()
         load_weights(model, weights)
-        return model.to(pick_device(device)).eval()
+        merge_lora(model)
+        return weights_of(model)
+
+    def beginning(self) -> Beginning:
+        """This run's best weights, its tokenizer and its settings, for another run to begin with.
+
+        Raises:
+            RunError, StorageError, TextError: it has no whole checkpoint, or no tokenizer.
+        """
+        weights, before = self.weights(), self.record.ancestor
+        best = [line["best_step"] for line in self.metrics() if line.get("best_step") is not None]
+        return Beginning(
+            name=str(self.path),
+            model=self.record.model,
+            weights=weights,
+            tokenizer=self.tokenizer(),
+            train=None if self.record.imported else self.record.train,
+            ancestor=Ancestor(
+                kind="run",
+                path=str(self.path.absolute()),
+                step=best[-1] if best else 0,
+                text=self.record.text.name,
+                weights=fingerprint(weights),
+                origin="" if before is None else before.origin,
+            ),
+            files=self.origin(),
+        )
+
+    def origin(self) -> dict[str, bytes]:
+        """The small files of the imported model that this run goes back to, by name; else none."""
+        folder = self.path / ORIGIN
+        return files_of_origin(folder) if folder.is_dir() else {}
 
     def tokenizer(self) -> Tokenizer:
         """The tokenizer that the model was trained with.
@@ -264,7 +335,7 @@ class Run:
             StorageError, TextError: it is missing or damaged.
         """
         path = self.path / TOKENIZER
-        tokenizer = load_tokenizer(path)
+        tokenizer = load_tokenizer(path, special_tokens=self.record.data.special_tokens)
         if tokenizer.fingerprint != self.record.text.tokenizer_fingerprint:
             raise RunError(
                 "{path} is the tokenizer {found} ({found_mark}) and the run was trained with "
@@ -292,34 +363,14 @@ class Run:
         initial = self.path / INITIAL
         if initial.exists():
             load_weights(model, read_tensors(initial))
+        if self.record.lora.on:
+            add_lora(model, self.record.lora)
         return model
 
 
-def _refuse_taken(path: Path) -> None:
-    if path.exists():
-        raise RunError(
-            "{path} exists already; go on with: partwise resume {path}, or give another --name",
-            path=path,
-        )
-
-
-def _free_place(root: Path, text_name: str) -> Path:
-    """The first of novel-2026-11-29, novel-2026-11-29-2, … that is not taken."""
-    base = cleaned(f"{text_name[:40]}-{date.today().isoformat()}")
-    number, path = 1, root / base
-    while path.exists():
-        number += 1
-        path = root / f"{base}-{number}"
-    return path
-
-
-def _versions() -> dict[str, Any]:
-    packages = ("torch", "numpy", "safetensors", "tokenizers")
-    versions = {package: str(version_of(package)) for package in packages}
-    return {"partwise": partwise.__version__, "python": platform.python_version(), **versions}
-
-
-def _machine() -> dict[str, Any]:
-    """The machine without what stands among the versions."""
-    known = {name: value for name, value in describe().items() if value is not None}
-    return {name: value for name, value in known.items() if name not in _versions()}
+def write_origin(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Keep the small files of an imported model in a run folder."""
+    if files:
+        (folder / ORIGIN).mkdir()
+    for name, data in files.items():
+        write_atomic(folder / ORIGIN / name, data)

@@ -22,7 +22,8 @@ class RunSummary:
         text: short name of the text.
         parameters: numbers in the model.
         step: steps done, as far as metrics tell.
-        status: "new", "unfinished", or why it ended (see `training.events.Reason`); "damaged".
+        status: "new", "imported", "unfinished", or why it ended (see `training.events.Reason`);
+            "damaged".
         val_loss: the last validation loss (nats a token), if any.
         best_val_loss: the lowest one.
         best_step: the step that it was measured at.
@@ -67,7 +68,7 @@ def summarise(path: Path) -> RunSummary:
         return RunSummary(path.absolute().name, path, problem=problem)
     last = metrics[-1] if metrics else {}
     judged: dict[str, Any] = next((m for m in reversed(metrics) if "val_loss" in m), {})
-    status = "unfinished" if metrics else "new"
+    status = "unfinished" if metrics else "imported" if run.record.imported else "new"
     if last.get("event") == "finished":
         status = str(last.get("reason"))
     return RunSummary(
@@ -110,7 +111,7 @@ def compare(paths: list[Path]) -> list[Difference]:
     for run in runs:
         column: dict[str, Any] = {"text.name": run.record.text.name}
         column["text.fingerprint"] = run.record.text.fingerprint[:12]
-        for part in ("model", "train", "data"):
+        for part in ("model", "train", "data", "lora"):
             settings = plain(getattr(run.record, part))
             column.update({f"{part}.{name}": value for name, value in settings.items()})
         summary = summarise(run.path)

@@ -11,7 +11,7 @@ import json
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -136,7 +136,7 @@ class Record:
     versions: Mapping[str, Any]
     machine: Mapping[str, Any]
     git: Mapping[str, Any]
-    lora: LoraConfig = LoraConfig()
+    lora: LoraConfig = field(default_factory=LoraConfig)
     ancestor: Ancestor | None = None
 
     @property
@@ -152,7 +152,7 @@ def write_record(folder: Path, record: Record) -> None:
         StorageError: the disk is full, or the folder may not be written to.
     """
     own: dict[str, Any] = {}
-    if record.lora != LoraConfig():
+    if record.lora.on:
         own["lora"] = plain(record.lora)
     if record.ancestor is not None:
         own["ancestor"] = dataclasses.asdict(record.ancestor)

@@ -1,0 +1,48 @@
+"""Where a run may stand, and what is written down of the circumstances in which it was made."""
+
+import platform
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import partwise
+from partwise.errors import RunError
+from partwise.machine import describe
+from partwise.machine.facts import version_of
+from partwise.storage import cleaned
+
+
+def refuse_taken(path: Path) -> None:
+    """Check that no run stands at `path`.
+
+    Raises:
+        RunError: one does, or anything else.
+    """
+    if path.exists():
+        raise RunError(
+            "{path} exists already; go on with: partwise resume {path}, or give another --name",
+            path=path,
+        )
+
+
+def free_place(root: Path, name: str) -> Path:
+    """The first of novel-2026-11-29, novel-2026-11-29-2, … in `root` that is not taken."""
+    base = cleaned(f"{name[:40]}-{date.today().isoformat()}")
+    number, path = 1, root / base
+    while path.exists():
+        number += 1
+        path = root / f"{base}-{number}"
+    return path
+
+
+def versions() -> dict[str, Any]:
+    """The versions of Partwise and of what its numbers come from."""
+    packages = ("torch", "numpy", "safetensors", "tokenizers")
+    found = {package: str(version_of(package)) for package in packages}
+    return {"partwise": partwise.__version__, "python": platform.python_version(), **found}
+
+
+def this_machine() -> dict[str, Any]:
+    """The machine without what stands among the versions."""
+    known = {name: value for name, value in describe().items() if value is not None}
+    return {name: value for name, value in known.items() if name not in versions()}
