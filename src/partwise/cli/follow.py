@@ -38,6 +38,42 @@ def follow(
     Raises:
         BrokenPipeError: the reader of standard output went away; the run was saved.
     """
+    interrupted, status = watch(
+        Opened(run.name, run.path), begin, first, quiet=quiet, as_json=as_json
+    )
+    if quiet:
+        say(run.path)
+    elif not as_json and interrupted:
+        say(message("go on with: partwise resume {run}", run=run.path))
+    elif not as_json:
+        if run.record.train.sample_chars:
+            say()
+            speak(run.model(), run.tokenizer(), "", SampleConfig(chars=LAST_SAMPLE))
+            say()
+        say(message("for more: partwise sample {run} --chars 2000", run=run.path))
+    return status
+
+
+def watch(
+    opened: Opened,
+    begin: Callable[[Stop], Iterator[object]],
+    first: list[object],
+    *,
+    quiet: bool,
+    as_json: bool,
+) -> tuple[bool, int]:
+    """Draw every event of a training of any kind.
+
+    Args:
+        opened: where its folder is.
+        begin, first, quiet, as_json: as `follow` takes them.
+
+    Returns:
+        Whether it was interrupted, and the exit status of that.
+
+    Raises:
+        BrokenPipeError: the reader of standard output went away; the run was saved.
+    """
     view: View = view_for(quiet=quiet, as_json=as_json)
     finished = None
     deaf = False
@@ -52,7 +88,7 @@ def follow(
 
     with first_saves(message("saving the run; a second time ends at once, without saving")) as stop:
         try:
-            for event in [Opened(run.name, run.path), *first]:
+            for event in [opened, *first]:
                 draw(event)
             for event in begin(stop):
                 if isinstance(event, Finished):
@@ -63,14 +99,4 @@ def follow(
     if deaf:
         raise BrokenPipeError
     interrupted = finished is not None and finished.reason == "interrupted"
-    if quiet:
-        say(run.path)
-    elif not as_json and interrupted:
-        say(message("go on with: partwise resume {run}", run=run.path))
-    elif not as_json:
-        if run.record.train.sample_chars:
-            say()
-            speak(run.model(), run.tokenizer(), "", SampleConfig(chars=LAST_SAMPLE))
-            say()
-        say(message("for more: partwise sample {run} --chars 2000", run=run.path))
-    return stop.status if interrupted else 0
+    return interrupted, stop.status if interrupted else 0
