@@ -60,7 +60,7 @@ def test_training_in_a_pipe_is_plain_lines(work: Path, capsys: Captured) -> None
     assert err == ""
     lines = out.splitlines()
     assert lines[0] == f"run folder {Path('runs/second')}"
-    assert any(line.startswith("model small: ") for line in lines)
+    assert any(line.startswith("model small, with changes: ") for line in lines)
     assert any(line.startswith("float32") for line in lines)
     assert any(line.startswith("step 10/20: loss ") for line in lines)
     assert any("finished at step 20" in line for line in lines)

@@ -34,7 +34,7 @@ EVALUATIONS = 8
 
 # An evaluation costs a third of training on the same tokens; together they may take this share of
 # the training.
-EVALUATED_SHARE = 0.15
+EVALUATED_SHARE = 0.1
 
 # More validation text than this tells little that a sample of it does not.
 EVALUATED_TOKENS = 1 << 18

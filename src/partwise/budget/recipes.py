@@ -38,9 +38,21 @@ def recipe(name: str) -> Recipe:
 
 
 def _small() -> Recipe:
-    """What `partwise train TEXT` does when nothing is said: readable text within two minutes."""
+    """What `partwise train TEXT` does when nothing is said: readable text within two minutes.
+
+    1.4 million tokens, which two CPU cores read in about that time. Muon learns more from each than
+    AdamW does, and many short steps more than few long ones.
+    """
     train = TrainConfig(
-        steps=2000, batch_size=32, lr=3e-3, beta2=0.99, warmup_steps=100, min_lr_ratio=0.1
+        steps=700,
+        batch_size=16,
+        optimizer="muon",
+        muon_lr=0.02,
+        lr=3e-3,
+        beta2=0.99,
+        schedule="linear",
+        warmup_steps=20,
+        min_lr_ratio=0.0,
     )
     return Recipe(preset("small"), train)
 
