@@ -26,6 +26,7 @@ FLOORS = (
     {"model", "text"},
     {"training", "sampling", "interop"},
     {"run"},
+    {"translation"},
     {"budget"},
     {"ladder"},
     {"front", "studio", "bench"},
