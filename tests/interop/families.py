@@ -1,5 +1,6 @@
 """Tiny random models of transformers, one or more of each family, as the judge made them."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +69,12 @@ FAMILIES: dict[str, Any] = {
 }
 
 
-def made(name: str, seed: int = 0) -> PreTrainedModel:
+def made(name: str, seed: int = 0, vocab_size: int = 61) -> PreTrainedModel:
     """A model of that family in which no weight hides behind a zero or a one."""
     torch.manual_seed(seed)
-    model = transformers.AutoModelForCausalLM.from_config(FAMILIES[name]).float().eval()
+    config = copy.deepcopy(FAMILIES[name])
+    config.vocab_size = vocab_size
+    model = transformers.AutoModelForCausalLM.from_config(config).float().eval()
     with torch.no_grad():
         for key, tensor in model.named_parameters():
             if key.endswith("bias"):
@@ -83,9 +86,9 @@ def made(name: str, seed: int = 0) -> PreTrainedModel:
     return model
 
 
-def saved(name: str, folder: Path, **options: Any) -> PreTrainedModel:
+def saved(name: str, folder: Path, *, vocab_size: int = 61, **options: Any) -> PreTrainedModel:
     """Such a model, written into `folder` by transformers."""
-    model = made(name)
+    model = made(name, vocab_size=vocab_size)
     model.save_pretrained(folder, **options)
     return model
 
