@@ -429,8 +429,9 @@ def test_half_precision_learns_resumes_and_is_told(dtype: str, tmp_path: Path) -
     run(folder=tmp_path / "b", stop=lambda: next(questions) > 17, **changes)
     resumed, _ = run(folder=tmp_path / "b", resume=True, **changes)
     assert equal(whole, resumed)
-    scaler = load(tmp_path / "b", "last").state["scaler"]
-    assert (scaler is None) is (dtype == "bfloat16")
+    scalers = [load(tmp_path / name, "last").state["scaler"] for name in ("a", "b")]
+    assert scalers[0] == scalers[1]
+    assert (scalers[0] is None) is (dtype == "bfloat16")
 
 
 def test_a_full_disk_is_one_line_and_the_run_goes_on_later(
