@@ -27,7 +27,7 @@ FLOORS = (
     {"training", "sampling", "interop"},
     {"run"},
     {"translation"},
-    {"budget"},
+    {"budget", "translation"},
     {"ladder"},
     {"front", "studio", "bench"},
     {"cli"},

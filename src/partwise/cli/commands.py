@@ -39,6 +39,9 @@ COMMANDS = {
     "train": Command("partwise.cli.train", Notice("train a GPT on a text of your own")),
     "resume": Command("partwise.cli.resume", Notice("go on with a run exactly where it stopped")),
     "sample": Command("partwise.cli.sample", Notice("let a trained model write")),
+    "translate": Command(
+        "partwise.cli.translate", Notice("train the original Transformer on pairs of texts")
+    ),
     "ladder": Command(
         "partwise.cli.ladder", Notice("what each part of a Transformer buys, measured")
     ),

@@ -35,11 +35,11 @@ class Seq2SeqConfig:
 
     vocab_size: int = option(4099, "number of different tokens, PAD, START and END among them")
     context_length: int = option(128, "longest source and longest target (tokens)")
-    n_encoder_layers: int = option(3, "blocks that read the source")
-    n_decoder_layers: int = option(3, "blocks that write the target")
-    d_model: int = option(192, "width of the residual stream (features)")
+    n_encoder_layers: int = option(2, "blocks that read the source")
+    n_decoder_layers: int = option(2, "blocks that write the target")
+    d_model: int = option(128, "width of the residual stream (features)")
 
-    n_heads: int = option(6, "number of attention heads")
+    n_heads: int = option(4, "number of attention heads")
     n_kv_heads: int | None = option(
         None, "heads of keys and values; none: as many as n_heads; 1: multi-query"
     )

@@ -75,11 +75,29 @@ def _transformer() -> dict[str, Seq2SeqConfig]:
 
 
 def _small() -> dict[str, Seq2SeqConfig]:
-    """The model of `partwise translate` when nothing is said about its size.
+    """The models of `partwise translate` when nothing is said about their size.
 
-    No paper's: the original's parts at a size that two CPU cores train in minutes.
+    No paper's: the original's parts at sizes that two CPU cores train in minutes, `pair` for
+    sentences and `task` for tasks on characters.
     """
-    return {"small-pair": Seq2SeqConfig()}
+    pair = Seq2SeqConfig(
+        context_length=128,
+        n_encoder_layers=2,
+        n_decoder_layers=2,
+        d_model=128,
+        n_heads=4,
+    )
+    task = Seq2SeqConfig(
+        vocab_size=32,
+        context_length=48,
+        n_encoder_layers=2,
+        n_decoder_layers=2,
+        d_model=64,
+        n_heads=4,
+        dropout=0.0,
+        embedding_dropout=0.0,
+    )
+    return {"pair": pair, "task": task}
 
 
 SEQ2SEQ_PRESETS = {**_small(), **_transformer()}

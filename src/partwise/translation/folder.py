@@ -48,6 +48,7 @@ from partwise.training.evaluate import never
 from partwise.training.events import Event, Said
 from partwise.training.listeners import read_metrics
 from partwise.training.plan import check_ends
+from partwise.translation.building import build_model, layout, marks
 from partwise.translation.picture import alignment_svg
 from partwise.translation.record import (
     PairsRecord,
@@ -56,15 +57,7 @@ from partwise.translation.record import (
     write_translation,
 )
 from partwise.translation.score import Score, copied, scored
-from partwise.translation.shape import (
-    Shape,
-    build_model,
-    layout,
-    longest,
-    marks,
-    parameters,
-    with_vocabulary,
-)
+from partwise.translation.shape import Shape, longest, parameters, with_vocabulary
 
 TOKENIZER = "tokenizer.json"
 TEST = "test.tsv"
@@ -355,12 +348,19 @@ class Translation:
         return both
 
     def scores(self) -> list[Score]:
-        """What `score` wrote; nothing before that."""
+        """What `score` found; nothing before that."""
+        return [Score(**score) for score in self._scored().get("scores", [])]
+
+    def translations(self) -> list[str]:
+        """What `score` wrote for each held-out source; nothing before that."""
+        return [str(text) for text in self._scored().get("translations", [])]
+
+    def _scored(self) -> dict[str, Any]:
         path = self.path / SCORES
         if not path.exists():
-            return []
+            return {}
         _, value = read_json(path, kind="partwise.scores", newest=1)
-        return [Score(**score) for score in value["scores"]]
+        return dict(value)
 
     def alignment_picture(
         self,

@@ -3,20 +3,11 @@
 from dataclasses import replace
 
 from partwise.model.config import ModelConfig
-from partwise.model.gpt import GPT
 from partwise.model.parameters import count_parameters
-from partwise.model.seq2seq import Seq2Seq
 from partwise.model.seq2seq_config import SPECIAL, Seq2SeqConfig
 from partwise.model.seq2seq_presets import seq2seq_parameters
-from partwise.sampling.translate import Marks
-from partwise.text.pair_batches import InARow, Layout, SideBySide
 
 Shape = Seq2SeqConfig | ModelConfig
-
-
-def build_model(config: Shape) -> Seq2Seq | GPT:
-    """The model with its first weights, from torch's random numbers."""
-    return Seq2Seq(config) if isinstance(config, Seq2SeqConfig) else GPT(config)
 
 
 def parameters(config: Shape) -> int:
@@ -33,12 +24,6 @@ def with_vocabulary(config: Shape, tokens: int) -> Shape:
     return replace(config, vocab_size=tokens + SPECIAL)
 
 
-def marks(config: Shape) -> Marks:
-    """PAD, START and END: the last tokens of the vocabulary."""
-    pad = config.vocab_size - SPECIAL
-    return Marks(pad, pad + 1, pad + 2)
-
-
 def longest(config: Shape) -> int:
     """The longest source and target (tokens).
 
@@ -47,14 +32,6 @@ def longest(config: Shape) -> int:
     if isinstance(config, Seq2SeqConfig):
         return config.context_length - 1
     return (config.context_length - 1) // 2
-
-
-def layout(config: Shape) -> Layout:
-    """How the model wants its pairs."""
-    known = marks(config)
-    if isinstance(config, Seq2SeqConfig):
-        return SideBySide(known.pad, known.start, known.end)
-    return InARow(known.pad, known.start, known.end)
 
 
 def decoder_alone(config: Seq2SeqConfig) -> ModelConfig:
