@@ -88,13 +88,14 @@ def test_its_model_is_plain_and_says_what_the_composed_one_says(first: Run) -> N
     assert {name.split(".")[-2] for name in touched} == {"qkv", "down"}
 
 
-def test_the_text_is_learned(first: Run) -> None:
-    run = tuned(
-        "tuned", first, LoraConfig(rank=4), replace(TRAIN, steps=100, eval_every=50, lr=0.1)
-    )
+def test_the_text_is_learned() -> None:
+    longer = replace(TRAIN, steps=60, eval_every=20)
+    base = Run.create("runs", "base", "text.txt", MODEL, longer, DataConfig())
+    list(base.train())
+    run = tuned("tuned", base, LoraConfig(rank=4), longer)
     list(run.train())
     losses = [line["val_loss"] for line in run.metrics() if "val_loss" in line]
-    assert losses[-1] < losses[0] - 0.1
+    assert losses[-1] < losses[0] - 0.05 < 0.65
 
 
 def test_interrupted_and_resumed_it_ends_in_the_same_bits(first: Run) -> None:
