@@ -24,7 +24,10 @@ class DataConfig:
         None, "load this tokenizer.json instead of making one from the text"
     )
     bpe_vocab_size: int = option(4096, "pieces of a BPE learned on the text (tokens)")
-    bpe_sample: int = option(100_000_000, "BPE merges are learned on this much text (bytes)")
+    bpe_sample: int = option(
+        10_000_000,
+        "BPE merges are learned on this much text (bytes); it takes up to 100 times the memory",
+    )
     special_tokens: bool = option(
         False, "read names such as <|endoftext|> in the text as special tokens"
     )
