@@ -18,7 +18,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PARTWISE_LANG", "en")
     Path("cats.txt").write_text(WORDS * 30, encoding="utf-8")
-    monkeypatch.setattr("partwise.ladder.work.ESTIMATE_BATCHES", 2)
+    monkeypatch.setattr("partwise.ladder.figures.ESTIMATE_BATCHES", 2)
     monkeypatch.setattr("partwise.ladder.work.SAMPLE_CHARS", 10)
 
 

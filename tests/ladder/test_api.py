@@ -17,7 +17,7 @@ WORDS = "the cat sat on the mat and the dog sat on the log\n"
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("cats.txt").write_text(WORDS * 30, encoding="utf-8")
-    monkeypatch.setattr("partwise.ladder.work.ESTIMATE_BATCHES", 2)
+    monkeypatch.setattr("partwise.ladder.figures.ESTIMATE_BATCHES", 2)
     monkeypatch.setattr("partwise.ladder.work.SAMPLE_CHARS", 10)
 
 

@@ -26,7 +26,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("cats.txt").write_text(WORDS * 30, encoding="utf-8")
     # What is measured beside the figure takes longer than the training of these few steps.
-    monkeypatch.setattr("partwise.ladder.work.ESTIMATE_BATCHES", 2)
+    monkeypatch.setattr("partwise.ladder.figures.ESTIMATE_BATCHES", 2)
     monkeypatch.setattr("partwise.ladder.work.SAMPLE_CHARS", 10)
 
 

@@ -142,7 +142,7 @@ def test_a_worker_answers_line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """The protocol without a process: a task in, messages out, the last of them an end."""
     from partwise.ladder.plan import plan
 
-    monkeypatch.setattr("partwise.ladder.work.ESTIMATE_BATCHES", 1)
+    monkeypatch.setattr("partwise.ladder.figures.ESTIMATE_BATCHES", 1)
     monkeypatch.setattr("partwise.ladder.work.SAMPLE_CHARS", 5)
     (job,), _ = plan(LadderConfig(only="1", steps=3))
 

@@ -17,6 +17,8 @@ from partwise.errors import StorageError
 from partwise.ladder import estimate
 from partwise.ladder.config import LadderConfig
 from partwise.ladder.deep import (
+    RACE_INITIALISATIONS,
+    RACE_NORMS,
     Depth,
     Racer,
     Stack,
@@ -123,7 +125,7 @@ class _Climb:
         """All of it."""
         yield from self._read_what_is_here()
         missing = [one for one in self.jobs if one.run not in self.records]
-        workers = self._workers(missing)
+        workers = min(self._workers(), max(1, len(missing)))
         planned = tuple((one.rung, one.variant, one.seed) for one in self.jobs)
         finished = len(self.jobs) - len(missing)
         references = any(reference(one, self.corpus) is not None for one in self.jobs)
@@ -186,10 +188,9 @@ class _Climb:
             before = read_table(self.folder / "ladder.json")
             self.machine, self.silenced = before.machine, before.silenced
 
-    def _workers(self, missing: list[Job]) -> int:
-        if self.config.workers is not None:
-            return self.config.workers
-        return min(cores(), max(1, len(missing)))
+    def _workers(self) -> int:
+        """Processes at once, if there is enough to do."""
+        return cores() if self.config.workers is None else self.config.workers
 
     def _train(self, jobs: list[Job], workers: int, threads: int) -> Iterator[Event]:
         tasks = [{"task": "train", "job": one.to_plain()} for one in jobs]
@@ -225,7 +226,7 @@ class _Climb:
             return
         self.foretold.add((one.rung, one.variant))
         tasks = [{"task": "time", "job": one.to_plain()}]
-        workers = min(self._workers([one]), 1)
+        workers = min(self._workers(), 1)
         for each in work_through(
             tasks, self.place, workers=workers, threads=cores(), stop=self.stop
         ):
@@ -248,7 +249,7 @@ class _Climb:
         for wide in (False, True):
             these = [one for one in jobs if one.wide == wide]
             tasks = [{"task": "silence", "job": one.to_plain()} for one in these]
-            workers = min(self._workers(these), 1 if wide else cores())
+            workers = min(self._workers(), 1 if wide else max(1, len(these)))
             threads = cores() if wide else 1
             found: dict[int, list[Silenced]] = {}
             for each in work_through(
@@ -268,6 +269,7 @@ class _Climb:
                 elif message["kind"] == "done":
                     # Only whole sets are kept: a set that is begun is measured again.
                     self.silenced += tuple(found.get(each.task, ()))
+                    self._write()
                 elif message["kind"] == "failed":
                     yield self._failed(one, message)
 
@@ -275,22 +277,29 @@ class _Climb:
         if self.depth is not None and not self.config.again:
             return
         yield Said(Notice("measuring deep stacks and racing pre-norm against post-norm"))
+        tasks: list[dict[str, Any]] = [{"task": "stacks"}]
+        tasks += [
+            {"task": "race", "norm": norm, "initialisation": initialisation}
+            for initialisation in RACE_INITIALISATIONS
+            for norm in RACE_NORMS
+        ]
         found: list[Stack] = []
-        raced: list[Racer] = []
-        workers = min(self._workers([]), 1)
-        for each in work_through(
-            [{"task": "depth"}], self.place, workers=workers, threads=cores(), stop=self.stop
-        ):
+        raced: dict[int, Racer] = {}
+        done = 0
+        workers = min(self._workers(), len(tasks))
+        for each in work_through(tasks, self.place, workers=workers, threads=1, stop=self.stop):
             message = each.message
             if message["kind"] == "stack":
                 found.append(stack_from_plain(message["stack"]))
             elif message["kind"] == "racer":
-                raced.append(racer_from_plain(message["racer"]))
+                raced[each.task] = racer_from_plain(message["racer"])
             elif message["kind"] == "done":
-                self.depth = Depth(tuple(found), tuple(raced))
-                write_depth(self.folder / "depth.json", self.depth)
+                done += 1
             elif message["kind"] == "failed":
                 yield Said(Notice("deep stacks: {reason}", reason=message["reason"]))
+        if done == len(tasks):
+            self.depth = Depth(tuple(found), tuple(raced[place] for place in sorted(raced)))
+            write_depth(self.folder / "depth.json", self.depth)
 
     def _failed(self, one: Job, message: dict[str, Any]) -> Failed:
         failure = Failure(one.rung, one.name, one.variant, one.seed, message["reason"])

@@ -47,7 +47,7 @@ class LadderConfig:
     workers: int | None = option(
         None, "processes that train small rungs at once; none: one a core; 0: none but this one"
     )
-    device: Device = option("auto", "where rung 6 trains; small rungs train on the CPU under auto")
+    device: Device = option("auto", "where rung 6 trains; small rungs train on the CPU")
     dtype: LadderPrecision = option(
         "auto", "numbers that rung 6 is computed in; the small rungs are float32"
     )

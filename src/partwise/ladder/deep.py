@@ -13,6 +13,10 @@ StackNorm = Literal["none", "pre", "post"]
 
 STACK_NORMS: tuple[StackNorm, ...] = ("none", "pre", "post")
 
+# Those that a race is run between, and the initialisations that it is run from.
+RACE_NORMS: tuple[StackNorm, ...] = ("pre", "post")
+RACE_INITIALISATIONS: tuple[Initialisation, ...] = ("fan_in", "normal")
+
 KIND = "ladder-depth"
 VERSION = 1
 

@@ -15,7 +15,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from partwise.ladder.deep import STACK_NORMS, Racer, Stack, StackNorm
+from partwise.ladder.deep import (
+    RACE_INITIALISATIONS,
+    RACE_NORMS,
+    STACK_NORMS,
+    Racer,
+    Stack,
+    StackNorm,
+)
 from partwise.model.config import Initialisation, ModelConfig
 from partwise.model.gpt import GPT
 from partwise.training.config import TrainConfig
@@ -35,10 +42,9 @@ STACK = ModelConfig(
     initialisation="fan_in",
 )
 
+
 # Texts that a stack reads.
 TEXTS = 4
-
-RACE_NORMS: tuple[StackNorm, ...] = ("pre", "post")
 
 # Half as deep, for the race: 48 blocks that are trained for 120 steps.
 RACER = dataclasses.replace(STACK, n_layers=48)
@@ -114,7 +120,7 @@ def stack(
 
 
 def stacks(
-    initialisations: tuple[Initialisation, ...] = ("fan_in", "normal"),
+    initialisations: tuple[Initialisation, ...] = RACE_INITIALISATIONS,
     *,
     base: ModelConfig = STACK,
     ids: Tensor | None = None,
@@ -149,24 +155,55 @@ class RaceData(Protocol):
 def race(
     data: RaceData,
     *,
-    initialisations: tuple[Initialisation, ...] = ("fan_in", "normal"),
+    initialisations: tuple[Initialisation, ...] = RACE_INITIALISATIONS,
+    base: ModelConfig = RACER,
+    steps: int = 120,
+    batch_size: int = 16,
+    seed: int = 1,
+) -> Iterator[Racer]:
+    """Train a pre-norm and a post-norm stack from each initialisation, alike in all else.
+
+    Args:
+        data: gives training batches and the validation tokens.
+        initialisations: how the weights start.
+        base, steps, batch_size, seed: see `racer`.
+    """
+    for initialisation in initialisations:
+        for norm in RACE_NORMS:
+            yield racer(
+                norm,
+                initialisation,
+                data,
+                base=base,
+                steps=steps,
+                batch_size=batch_size,
+                seed=seed,
+            )
+
+
+def racer(
+    norm: StackNorm,
+    initialisation: Initialisation,
+    data: RaceData,
+    *,
     base: ModelConfig = RACER,
     steps: int = 120,
     batch_size: int = 16,
     lr: float = 1e-3,
     seed: int = 1,
     stop: Callable[[], bool] = never,
-) -> Iterator[Racer]:
-    """Train a pre-norm and a post-norm stack from each initialisation, alike in all else.
+) -> Racer:
+    """Train one deep stack for a moment.
 
     Constant rate, no warm-up and no clipping: what helps post-norm to train is left out on purpose.
 
     Args:
+        norm: where LayerNorm stands.
+        initialisation: how the weights start.
         data: gives training batches and the validation tokens.
-        initialisations: how the weights start.
         base: depth, width and all else.
         steps, batch_size, lr, seed: the training.
-        stop: asked at every step.
+        stop: asked at every step; True ends it early.
     """
     config = TrainConfig(
         steps=steps,
@@ -182,25 +219,24 @@ def race(
         dtype="float32",
         device="cpu",
         compile="off",
+        # Matrices of 32 columns are too small to be shared out.
+        threads=1,
         eval_every=steps,
         eval_tokens=8192,
         sample_chars=0,
         log_every=5,
     )
-    for initialisation in initialisations:
-        for norm in RACE_NORMS:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
-                model = GPT(stack_config(True, norm, initialisation, base))
-            points: list[tuple[int, float]] = []
-            val_loss = None
-            given = data(base.context_length, batch_size, seed)
-            for event in train(model, given, config, folder=None, stop=stop):
-                if isinstance(event, Stepped) and event.logged:
-                    points.append((event.step, event.loss))
-                elif isinstance(event, Finished):
-                    val_loss = event.val_loss
-            yield Racer(norm, initialisation, tuple(points), val_loss)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = GPT(stack_config(True, norm, initialisation, base))
+    points: list[tuple[int, float]] = []
+    val_loss = None
+    for event in train(model, data(base.context_length, batch_size, seed), config, stop=stop):
+        if isinstance(event, Stepped) and event.logged:
+            points.append((event.step, event.loss))
+        elif isinstance(event, Finished):
+            val_loss = event.val_loss
+    return Racer(norm, initialisation, tuple(points), val_loss)
 
 
 def _random_ids(config: ModelConfig, seed: int) -> Tensor:
