@@ -12,7 +12,6 @@ from partwise.budget.choices import (
     DEFAULT,
     EVALUATED_SHARE,
     EVALUATED_TOKENS,
-    GENTLER,
     LENGTHS,
     Chosen,
     about_machine,
@@ -21,7 +20,6 @@ from partwise.budget.choices import (
     fit_training,
     rate_for,
     start,
-    start_from,
 )
 from partwise.budget.recipes import RECIPES
 from partwise.errors import ConfigError
@@ -148,17 +146,6 @@ def test_another_size_gets_another_rate() -> None:
     found = chosen(model=model, said_of_model={"d_model"})
     assert found.train.lr == rate_for(found.model)
     assert "two CPU cores" not in found.notices[0].template
-
-
-def test_going_on_from_a_run_is_gentler() -> None:
-    earlier = TrainConfig(minutes=3, lr=1e-3, muon_lr=0.02)
-    begin = start_from(ModelConfig(), earlier)
-    assert begin.train.lr == pytest.approx(GENTLER * 1e-3)
-    assert begin.train.muon_lr == pytest.approx(GENTLER * 0.02)
-    assert begin.train.minutes is None
-    assert begin.train.steps is not None
-    found = chosen(model=begin.model, train=begin.train, fine_tuned=True, name="first")
-    assert any("learning rate" in notice.template for notice in found.notices)
 
 
 def test_the_machines_part_is_said_where_it_was_left_open() -> None:

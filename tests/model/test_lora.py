@@ -101,7 +101,10 @@ def test_merging_changes_no_answer(config: ModelConfig) -> None:
         with pytest.raises(ConfigError, match="running statistics"):
             add_lora(GPT(config), LoraConfig(rank=2))
         return
-    model = with_additions(made(config).double(), LoraConfig(rank=2))
+    lora = LoraConfig(rank=2)
+    model = with_additions(made(config).double(), lora)
+    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    assert trained == lora.parameters(config)
     shapes = {key: tensor.shape for key, tensor in GPT(config).state_dict().items()}
     with torch.no_grad():
         composed = model(IDS)

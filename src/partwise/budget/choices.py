@@ -17,9 +17,6 @@ from partwise.training.config import TrainConfig
 
 DEFAULT = "small"
 
-# A second text is learned at this share of the first one's rate, so that the first is not lost.
-GENTLER = 0.3
-
 # A run of this many steps shows what a model can do, when nothing says how long it may take.
 STEPS = 2000
 
@@ -68,24 +65,6 @@ def start(preset_name: str | None, recipe_name: str | None) -> Recipe:
     model = preset(preset_name)
     batch_size = max(1, TOKENS_A_STEP // model.context_length)
     return Recipe(model, TrainConfig(steps=STEPS, batch_size=batch_size, lr=rate_for(model)))
-
-
-def start_from(model: ModelConfig, train: TrainConfig) -> Recipe:
-    """The same for a run that begins with another one's weights, at a lower rate.
-
-    Args:
-        model, train: the settings of the earlier run.
-    """
-    gentler = replace(
-        train,
-        steps=train.steps or STEPS,
-        epochs=None,
-        tokens=None,
-        minutes=None,
-        lr=float(f"{GENTLER * train.lr:.1e}"),
-        muon_lr=float(f"{GENTLER * train.muon_lr:.1e}"),
-    )
-    return Recipe(model, gentler)
 
 
 def rate_for(model: ModelConfig) -> float:
@@ -200,15 +179,6 @@ def choose(
     )
     usual = replace(begin.model, vocab_size=model.vocab_size, context_length=model.context_length)
     about_model = [_about_model(model, name, changed=model != usual, fine_tuned=fine_tuned)]
-    if fine_tuned and "lr" not in said_of_training:
-        about_model.append(
-            Notice(
-                "learning rate {lr:g}, {share:.0%} of the first training's, so that what was "
-                "learned is kept (--lr)",
-                lr=train.lr,
-                share=GENTLER,
-            )
-        )
     return Chosen(model, train, (*about_model, *about_context, *about_training))
 
 

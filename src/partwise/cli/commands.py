@@ -50,6 +50,10 @@ COMMANDS = {
         Notice("parameters, FLOPs, memory and time of a model before training"),
     ),
     "runs": Command("partwise.cli.runs", Notice("list, look at and compare runs")),
+    "import": Command(
+        "partwise.cli.import_model", Notice("make a run of a model that was made elsewhere")
+    ),
+    "export": Command("partwise.cli.export", Notice("write a model for other programs to open")),
     "data": Command("partwise.cli.data", Notice("look at a text and prepare it")),
     "doctor": Command("partwise.cli.doctor", Notice("check what this machine can do")),
     "bench": Command("partwise.cli.bench", Notice("measure this machine with this version")),

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from partwise.budget.choices import DEFAULT, about_machine, choose, start, start_from
+from partwise.budget.choices import DEFAULT, about_machine, choose, start
+from partwise.budget.finetuning import choose_further, start_from
 from partwise.budget.recipes import RECIPES
 from partwise.cli import flags
 from partwise.cli.parser import Parser, Said
@@ -11,13 +12,14 @@ from partwise.cli.screen import progress, remark
 from partwise.errors import UsageError
 from partwise.messages import message
 from partwise.model.config import ModelConfig
+from partwise.model.lora_config import LoraConfig
 from partwise.model.presets import preset_names
 from partwise.settings import option
 from partwise.text.config import DataConfig
 from partwise.training.config import TrainConfig
 
 if TYPE_CHECKING:
-    from partwise.run import Run
+    from partwise.run.beginning import Beginning
 
 # The flags that have a short form; every other one is written with its section.
 SHORT = {
@@ -30,6 +32,9 @@ SHORT = {
     "batch_size": "--batch-size",
 }
 
+# Settings of the text that a trained model decides.
+DECIDED = ("tokenizer", "tokenizer_file", "bpe_vocab_size", "bpe_sample")
+
 # What a run.toml records beside its settings; such a file may be given to --config as it is.
 RECORDS = (
     "kind",
@@ -37,6 +42,7 @@ RECORDS = (
     "checksum",
     "created",
     "text",
+    "ancestor",
     "resolved",
     "versions",
     "machine",
@@ -50,7 +56,9 @@ class TrainFlags:
 
     preset: str | None = option(None, "model to train, e.g. small, ladder-4, gpt2; none: small")
     recipe: str | None = option(None, "model and training together; none: small")
-    from_: str | None = option(None, "begin with the weights and the tokenizer of this run")
+    from_: str | None = option(
+        None, "begin with the weights and the tokenizer of this run or Hugging Face folder"
+    )
     config: str | None = option(
         None, "TOML file with [model], [train] and [data], such as a run.toml; flags go before it"
     )
@@ -83,7 +91,9 @@ def declare(parser: Parser) -> None:
         base=usual.model,
         leave_out=["vocab_size"],
     )
-    flags.add(parser, "data", DataConfig, message("text"), short={"errors": "--errors"})
+    data = {"errors": "--errors", "unknown": "--unknown"}
+    flags.add(parser, "data", DataConfig, message("text"), short=data)
+    flags.add(parser, "lora", LoraConfig, message("LoRA, with --from"))
 
 
 def run(said: Said) -> int:
@@ -112,20 +122,22 @@ def run(said: Said) -> int:
         "model": ModelConfig,
         "train": TrainConfig,
         "data": DataConfig,
+        "lora": LoraConfig,
     }
     file = {} if asked.config is None else flags.read_config(asked.config, sections, RECORDS)
     layers = {
         name: {**file.get(name, {}), **flags.overrides(said, name, config)}
         for name, config in sections.items()
     }
-    earlier = None if asked.from_ is None else _earlier(asked.from_, asked)
+    data = flags.layered(DataConfig, DataConfig(), layers["data"])
+    lora = flags.layered(LoraConfig, LoraConfig(), layers["lora"])
+    earlier = _earlier(asked, said, data, lora, bool(layers["lora"]))
     if earlier is None:
         begin = start(asked.preset, asked.recipe)
     else:
-        begin = start_from(earlier.record.model, earlier.record.train)
+        begin = start_from(earlier.model, earlier.train, lora)
     model = flags.layered(ModelConfig, begin.model, layers["model"])
     train = flags.layered(TrainConfig, begin.train, layers["train"])
-    data = flags.layered(DataConfig, DataConfig(), layers["data"])
 
     # Everything that was said makes sense; only now is torch worth its second.
     from partwise.cli.follow import follow
@@ -140,23 +152,25 @@ def run(said: Said) -> int:
             text,
             data,
             cache=cache_folder(),
-            tokenizer=None if earlier is None else earlier.tokenizer(),
+            tokenizer=None if earlier is None else earlier.tokenizer,
             offline=asked.offline,
             progress=report,
             announce=remark,
         )
-    chosen = choose(
-        begin,
-        model,
-        train,
-        name=asked.from_ or asked.recipe or asked.preset or DEFAULT,
-        fine_tuned=earlier is not None,
-        said_of_model=set(layers["model"]),
-        said_of_training=set(layers["train"]),
-        train_tokens=len(prepared.train),
-        validation_tokens=len(prepared.validation),
-        vocab_size=prepared.tokenizer.vocab_size,
-    )
+    known: dict[str, Any] = {
+        "name": asked.from_ or asked.recipe or asked.preset or DEFAULT,
+        "said_of_model": set(layers["model"]),
+        "said_of_training": set(layers["train"]),
+        "train_tokens": len(prepared.train),
+        "validation_tokens": len(prepared.validation),
+    }
+    if earlier is None:
+        vocab_size = prepared.tokenizer.vocab_size
+        chosen = choose(begin, model, train, vocab_size=vocab_size, **known)
+    else:
+        elsewhere = earlier.train is None
+        known |= {"earlier": earlier.model, "elsewhere": elsewhere, "lora": lora}
+        chosen = choose_further(begin, model, train, **known)
     made = Run.create(
         asked.runs_dir,
         asked.name,
@@ -164,6 +178,7 @@ def run(said: Said) -> int:
         chosen.model,
         chosen.train,
         data,
+        lora=lora,
         offline=asked.offline,
         begin=earlier,
         prepared=prepared,
@@ -179,17 +194,37 @@ def run(said: Said) -> int:
     )
 
 
-def _earlier(name: str, asked: TrainFlags) -> "Run":
-    """The run whose weights are the beginning.
+def _earlier(
+    asked: TrainFlags, said: Said, data: DataConfig, lora: LoraConfig, said_of_lora: bool
+) -> "Beginning | None":
+    """The trained model whose weights are the beginning, if one is named.
 
     Raises:
-        UsageError: another model is asked for as well.
+        UsageError: another model or another tokenizer is asked for as well, or LoRA without a
+            model to add to.
         RunError: there is no such run.
+        InteropError: the folder holds what has no counterpart here.
     """
+    if said_of_lora and not lora.on:
+        raise UsageError("the settings of LoRA do nothing without a rank: give --lora.rank 8")
+    if asked.from_ is None:
+        if lora.on:
+            raise UsageError(
+                "--lora.rank={rank} adds to a trained model; name it with --from", rank=lora.rank
+            )
+        return None
     if asked.preset is not None or asked.recipe is not None:
         raise UsageError(
-            "--from={run} brings its model with it; leave out --preset and --recipe", run=name
+            "--from={run} brings its model with it; leave out --preset and --recipe",
+            run=asked.from_,
         )
-    from partwise.run import Run, find
+    decided = [name for name in flags.overrides(said, "data", DataConfig) if name in DECIDED]
+    if decided:
+        raise UsageError(
+            "--from={run} brings its tokenizer with it; leave out {flag}",
+            run=asked.from_,
+            flag="--data." + decided[0].replace("_", "-"),
+        )
+    from partwise.run import begin_with
 
-    return Run.open(find(name, asked.runs_dir))
+    return begin_with(asked.from_, asked.runs_dir, special_tokens=data.special_tokens)

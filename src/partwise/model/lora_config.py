@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from partwise.errors import ConfigError
+from partwise.model.config import ModelConfig
 from partwise.settings import check, nearest, option
 
 TARGETS = ("qkv", "projection", "up", "gate", "down")
@@ -64,3 +65,21 @@ class LoraConfig:
     def on(self) -> bool:
         """Whether additions are trained at all."""
         return self.rank is not None
+
+    def parameters(self, model: ModelConfig) -> int:
+        """Numbers in all additions to a model: rank (inputs + outputs) for each matrix."""
+        width, inner = model.d_model, model.inner_width
+        queries = model.n_heads * model.head_size
+        sizes: dict[str, int] = {}
+        if model.attention:
+            sizes["qkv"] = width + queries + 2 * model.key_value_heads * model.head_size
+            if model.output_projection:
+                sizes["projection"] = queries + width
+        if model.feedforward != "none":
+            sizes["up"] = width + inner
+            if model.feedforward == "swiglu":
+                sizes["gate"] = width + inner
+            if model.feedforward_output:
+                sizes["down"] = inner + width
+        chosen = sum(size for name, size in sizes.items() if name in (self.targets or TARGETS))
+        return model.n_layers * (self.rank or 0) * chosen

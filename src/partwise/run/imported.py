@@ -38,9 +38,19 @@ def import_folder(
         PartwiseError: the folder holds what has no counterpart here, or the name cannot be used;
             nothing is written then.
     """
+    require_place(name, root)
+    return keep(read_folder(folder, tokenizer), name, root=root)
+
+
+def require_place(name: str | None, root: Path | str) -> None:
+    """Check that a run of that name can be made, before anything large is read.
+
+    Raises:
+        ConfigError: it is no name.
+        RunError: it is taken.
+    """
     if name is not None:
         refuse_taken(Path(root) / safe_name(name))
-    return keep(read_folder(folder, tokenizer), name, root=root)
 
 
 def keep(imported: Imported, name: str | None = None, *, root: Path | str = "runs") -> Run:
