@@ -20,6 +20,8 @@ _PLACEHOLDER = re.compile(
     r"|%(?P<d>\w+)%"
 )
 
+_NUMBER = re.compile(r"\{\d+\}")
+
 
 def clean(original: str, translation: str) -> Pair | None:
     """The two as a person would read them, or None where they would teach nothing.
@@ -32,10 +34,8 @@ def clean(original: str, translation: str) -> Pair | None:
         original, translation: as a catalogue holds them.
     """
     names: dict[str, str] = {}
-    first = _plain(original, names)
-    known = set(names)
-    second = _plain(translation, names)
-    if set(names) != known:
+    first, second = (_plain(text, names) for text in (original, translation))
+    if set(_NUMBER.findall(first)) != set(_NUMBER.findall(second)):
         return None
     for text in (first, second):
         words = _PLACEHOLDER.sub("", text)
