@@ -74,6 +74,7 @@ def test_similarity_by_hand() -> None:
     # Cosines: 0, 1/√2, 1/√2.
     assert token_similarity(x) == pytest.approx(2 / math.sqrt(2) / 3)
     assert token_similarity(torch.ones(2, 4, 3)) == pytest.approx(1.0)
+    assert token_similarity(x * 1e-30) == pytest.approx(token_similarity(x))
 
 
 # The next five hold the sentences of ../shared/design/course.md, "Facts measured", whose exact

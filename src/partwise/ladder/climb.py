@@ -242,7 +242,11 @@ class _Climb:
             for one in self.jobs
             if one.variant is None and one.seed == 1 and one.run in self.records
         ]
+        asked = {(one.rung, one.seed) for one in jobs}
         measured = {(one.rung, one.seed) for one in self.silenced}
+        if not self.config.again:
+            known = [one for one in self.silenced if (one.rung, one.seed) in asked]
+            yield from map(PartSilenced, known)
         jobs = [one for one in jobs if self.config.again or (one.rung, one.seed) not in measured]
         again = {(one.rung, one.seed) for one in jobs}
         self.silenced = tuple(s for s in self.silenced if (s.rung, s.seed) not in again)

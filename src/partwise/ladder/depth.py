@@ -139,7 +139,8 @@ def token_similarity(x: Tensor) -> float:
     Args:
         x: (B, T, d_model), T of 2 or more.
     """
-    rows = F.normalize(x.double(), dim=-1)
+    # However small the stream has become, its direction counts; a stream of zeros has none.
+    rows = F.normalize(x.double(), dim=-1, eps=1e-300)
     length = x.shape[1]
     # The sum over all pairs is the square of the summed rows; each row with itself gives its 1.
     pairs = rows.sum(dim=1).square().sum(dim=-1) - rows.square().sum(dim=(1, 2))  # (B,)

@@ -345,7 +345,9 @@ def _knock_outs(table: LadderTable) -> str:
             heading,
             (1, 2),
         )
-        parts.append(f"<h3>{escape(heading)}</h3>{figure(drawn)}{cells}")
+        words = escape(message("the same as a table"))
+        folded = f"<details><summary>{words}</summary>{cells}</details>"
+        parts.append(f"<h3>{escape(heading)}</h3>{figure(drawn)}{folded}")
     if not parts:
         return ""
     intro = message(
