@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from partwise.front import load as load
     from partwise.front import sample as sample
     from partwise.front import train as train
+    from partwise.interop.reader import load_folder as load_folder
     from partwise.ladder.api import ladder as ladder
     from partwise.model.attention import Attention as Attention
     from partwise.model.block import Block as Block
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from partwise.model.cross_attention import CrossAttention as CrossAttention
     from partwise.model.feedforward import FeedForward as FeedForward
     from partwise.model.gpt import GPT as GPT
+    from partwise.model.lora import add_lora as add_lora
+    from partwise.model.lora import merge_lora as merge_lora
+    from partwise.model.lora_config import LoraConfig as LoraConfig
     from partwise.model.norm import BatchNorm as BatchNorm
     from partwise.model.norm import LayerNorm as LayerNorm
     from partwise.model.norm import RMSNorm as RMSNorm
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
     from partwise.model.position import Sinusoidal as Sinusoidal
     from partwise.model.trace import trace as trace
     from partwise.run import Run as Run
+    from partwise.run import export_run as export_run
+    from partwise.run import import_folder as import_folder
     from partwise.sampling.config import SampleConfig as SampleConfig
     from partwise.text.config import DataConfig as DataConfig
     from partwise.training.config import TrainConfig as TrainConfig
@@ -37,12 +43,18 @@ _HOMES = {
     "sample": "partwise.front",
     "ladder": "partwise.ladder.api",
     "Run": "partwise.run",
+    "import_folder": "partwise.run",
+    "export_run": "partwise.run",
+    "load_folder": "partwise.interop.reader",
     "TrainConfig": "partwise.training.config",
     "DataConfig": "partwise.text.config",
     "SampleConfig": "partwise.sampling.config",
     "PartwiseError": "partwise.errors",
     "GPT": "partwise.model.gpt",
     "ModelConfig": "partwise.model.config",
+    "LoraConfig": "partwise.model.lora_config",
+    "add_lora": "partwise.model.lora",
+    "merge_lora": "partwise.model.lora",
     "Block": "partwise.model.block",
     "Attention": "partwise.model.attention",
     "CrossAttention": "partwise.model.cross_attention",

@@ -3,12 +3,14 @@
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from partwise.budget.choices import DEFAULT, choose, start
+from partwise.budget.finetuning import choose_further, start_from
 from partwise.errors import ConfigError
 from partwise.model.config import ModelConfig
-from partwise.run import Run, Sampled, find
+from partwise.model.lora_config import LoraConfig
+from partwise.run import Run, Sampled, begin_with, find
 from partwise.sampling.config import SampleConfig
 from partwise.sampling.generate import complete
 from partwise.settings import build
@@ -27,6 +29,8 @@ def train(
     model: ModelConfig | str | None = None,
     train: TrainConfig | None = None,
     data: DataConfig | None = None,
+    begin: Run | str | Path | None = None,
+    lora: LoraConfig | None = None,
     name: str | None = None,
     root: str | Path = "runs",
     offline: bool = False,
@@ -39,6 +43,8 @@ def train(
         model: the model, or the name of a preset; None: a small one that fits the text.
         train: the training; None: what suits the model.
         data: tokenizer and split; None: characters, and the last tenth to validate on.
+        begin: start with the weights and the tokenizer of this run or Hugging Face folder.
+        lora: train additions of low rank in place of the weights of `begin`.
         name: the run's name; None makes one from the text's and the date.
         root: the folder of runs.
         offline: never download a corpus.
@@ -48,22 +54,54 @@ def train(
         PartwiseError: something in it makes no sense; nothing is written then.
     """
     preset = model if isinstance(model, str) else None
-    begin = start(preset, None)
-    data = data or DataConfig()
-    prepared = prepare(str(text), data, cache=cache_folder(), offline=offline)
-    chosen = choose(
-        begin,
-        model if isinstance(model, ModelConfig) else begin.model,
-        train or begin.train,
-        name=preset or DEFAULT,
-        said_of_model=_fields(model) if isinstance(model, ModelConfig) else set(),
-        said_of_training=_fields(train) if train is not None else set(),
-        train_tokens=len(prepared.train),
-        validation_tokens=len(prepared.validation),
-        vocab_size=prepared.tokenizer.vocab_size,
+    data, lora = data or DataConfig(), lora or LoraConfig()
+    earlier = None
+    if isinstance(begin, Run):
+        earlier = begin.beginning()
+    elif begin is not None:
+        earlier = begin_with(begin, root, special_tokens=data.special_tokens)
+    if earlier is None:
+        usual = start(preset, None)
+    elif preset is not None:
+        raise ConfigError(
+            "model={preset!r} and begin={run} both choose the model; give one of them",
+            preset=preset,
+            run=earlier.name,
+        )
+    else:
+        usual = start_from(earlier.model, earlier.train, lora)
+    prepared = prepare(
+        str(text),
+        data,
+        cache=cache_folder(),
+        tokenizer=None if earlier is None else earlier.tokenizer,
+        offline=offline,
     )
+    known: dict[str, Any] = {
+        "model": model if isinstance(model, ModelConfig) else usual.model,
+        "train": train or usual.train,
+        "name": preset or DEFAULT,
+        "said_of_model": _fields(model) if isinstance(model, ModelConfig) else set(),
+        "said_of_training": _fields(train) if train is not None else set(),
+        "train_tokens": len(prepared.train),
+        "validation_tokens": len(prepared.validation),
+    }
+    if earlier is None:
+        chosen = choose(usual, vocab_size=prepared.tokenizer.vocab_size, **known)
+    else:
+        known |= {"name": earlier.name, "earlier": earlier.model, "lora": lora}
+        chosen = choose_further(usual, elsewhere=earlier.train is None, **known)
     run = Run.create(
-        root, name, str(text), chosen.model, chosen.train, data, offline=offline, prepared=prepared
+        root,
+        name,
+        str(text),
+        chosen.model,
+        chosen.train,
+        data,
+        lora=lora,
+        offline=offline,
+        begin=earlier,
+        prepared=prepared,
     )
     if not isinstance(model, ModelConfig):
         for notice in chosen.notices:

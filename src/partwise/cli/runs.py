@@ -109,7 +109,7 @@ def _show(names: list[str], asked: RunsFlags) -> int:
     ]
     settings = {
         f"{part}.{name}": value
-        for part in ("model", "train", "data")
+        for part in ("model", "train", "data", "lora")
         for name, value in plain(getattr(record, part)).items()
         if value != plain(type(getattr(record, part))()).get(name)
     }
@@ -127,7 +127,7 @@ def _show(names: list[str], asked: RunsFlags) -> int:
     rows = [
         ("folder", str(summary.path)),
         ("created", summary.created),
-        ("text", f"{record.text.name} ({record.text.tokenizer})"),
+        ("text", f"{record.text.name} ({record.text.tokenizer})".strip()),
         ("parameters", f"{summary.parameters:,}"),
         ("step", f"{summary.step:,}"),
         ("status", status(summary.status)),
@@ -135,6 +135,8 @@ def _show(names: list[str], asked: RunsFlags) -> int:
         ("time", clock(summary.seconds)),
         ("machine", f"{record.machine.get('cores')} × {record.machine.get('cpu')}"),
     ]
+    if record.ancestor is not None:
+        rows.insert(2, ("began with", record.ancestor.path))
     table((), [(str(HEADINGS[name]), value) for name, value in rows])
     say()
     say(message("settings that differ from the defaults"))
@@ -173,6 +175,7 @@ def status(word: str) -> str:
 
 STATES = {
     "new": Notice("not trained yet"),
+    "imported": Notice("imported"),
     "unfinished": Notice("unfinished; `partwise resume` goes on"),
     "damaged": Notice("damaged"),
 }
@@ -187,6 +190,7 @@ HEADINGS = {
     "status": Notice("status"),
     "folder": Notice("folder"),
     "created": Notice("created"),
+    "began with": Notice("began with"),
     "machine": Notice("machine"),
 }
 

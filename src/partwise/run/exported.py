@@ -13,6 +13,7 @@ from partwise.interop.writer import Outgoing, write_model
 from partwise.messages import Notice, message
 from partwise.model.parameters import count_parameters
 from partwise.run.folder import Run
+from partwise.run.listing import find
 from partwise.training.checkpoint import Which
 
 
@@ -34,12 +35,12 @@ class Exported:
 
 
 def export_run(
-    run: Run, folder: Path | str, *, which: Which = "best", licence: str | None = None
+    run: Run | Path | str, folder: Path | str, *, which: Which = "best", licence: str | None = None
 ) -> Exported:
     """Write a run's model as a folder that `transformers` opens, with equal logits and tokens.
 
     Args:
-        run: the run.
+        run: the run, its folder, or its name in `runs`.
         folder: where it appears; nothing may be there.
         which: its best weights by validation loss, or the last ones.
         licence: the licence that the card names; None: that of the imported model, or none.
@@ -50,6 +51,8 @@ def export_run(
         StorageError: the folder cannot be written; nothing is left then.
     """
     folder = Path(folder).expanduser()
+    if not isinstance(run, Run):
+        run = Run.open(find(run))
     record, files = run.record, run.origin()
     out = Outgoing(
         name=str(run.path),
