@@ -84,7 +84,7 @@ def test_a_pipe_gets_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert "The ladder on cats (published values belong to tiny Shakespeare" in out
-    assert "4 models, 0 of them trained before" in out
+    assert "models: 4, trained before: 0" in out
     assert "rung 2 heads, seed 2: validation loss" in out
     assert "within noise at 2 seeds" in out or "noise" not in out
     assert str(Path("ladders/cats/ladder.html")) in out

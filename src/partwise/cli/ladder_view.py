@@ -207,7 +207,7 @@ def title(corpus: str) -> str:
 def planned(event: Planned) -> str:
     """How much there is to do."""
     return message(
-        "{count} models, {finished} of them trained before; {workers} at once",
+        "models: {count}, trained before: {finished}, at once: {workers}",
         count=len(event.runs),
         finished=event.finished,
         workers=event.workers,
