@@ -133,6 +133,20 @@ def test_resuming_trains_longer(work: Path, capsys: Captured) -> None:
     assert events[-1]["event"] == "scored"
 
 
+def test_a_translator_is_a_run_like_others(work: Path, capsys: Captured) -> None:
+    assert main(["runs", "--json"]) == 0
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    assert (run["name"], run["text"], run["kind"]) == ("first", "pairs", "translation")
+    assert (run["step"], run["status"], run["problem"]) == (8, "steps", None)
+    assert run["parameters"] > 5000
+    assert main(["resume", "first", "--steps", "12", "--quiet"]) == 0
+    assert capsys.readouterr().out == f"{Path('runs/first')}\n"
+    assert main(["runs", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"][0]["step"] == 12
+    # The newest run that writes is what `sample` means; there is none.
+    assert "holds none yet" in refused(["sample"], capsys)
+
+
 def test_pairs_that_were_moved_can_be_named(work: Path, capsys: Captured) -> None:
     assert main(["translate", "pairs.tsv", *TINY, "--name", "own", "--quiet"]) == 0
     (work / "pairs.tsv").rename(work / "moved.tsv")

@@ -46,8 +46,14 @@ def run(said: Said) -> int:
 
     from partwise.cli.follow import follow
     from partwise.cli.which import named_or_newest
-    from partwise.run import summarise
+    from partwise.run import find, summarise
+    from partwise.run.record import TRANSLATION, kind_of
 
+    named = find(said.places[0], asked.runs_dir) if said.places else None
+    if named is not None and kind_of(named) == TRANSLATION:
+        from partwise.cli.translate import resumed
+
+        return resumed(named, changes, pairs=asked.text, quiet=asked.quiet, as_json=asked.json)
     found = named_or_newest(said.places, asked.runs_dir)
     if not changes and not asked.json and summarise(found.path).status in ENDS:
         longer = message(

@@ -145,6 +145,26 @@ def run(said: Said) -> int:
     return _translate(found, asked, search)
 
 
+def resumed(
+    path: Path, changes: dict[str, Any], *, pairs: str | None, quiet: bool, as_json: bool
+) -> int:
+    """`partwise resume RUN`, of a translator.
+
+    Args:
+        path: its folder.
+        changes: settings of its training that are others from here on.
+        pairs: where the pairs are now, if they were moved.
+        quiet, as_json: as the flags say.
+
+    Returns:
+        The exit status.
+    """
+    from partwise.translation.folder import Translation
+
+    asked = TranslateFlags(resume=True, pairs=pairs, quiet=quiet, json=as_json)
+    return _resume(Translation.open(path), asked, SearchConfig(), changes)
+
+
 def _is_run(name: str, runs_dir: str) -> bool:
     """Whether a folder of runs, or a path, holds a run of that name, and no file is meant."""
     if Path(name).is_file():

@@ -15,7 +15,8 @@ def named_or_newest(places: list[str], runs_dir: str) -> Run:
     """
     if places:
         return Run.open(find(places[0], runs_dir))
-    whole = [summary for summary in list_runs(runs_dir) if summary.problem is None]
+    found = list_runs(runs_dir)
+    whole = [summary for summary in found if summary.problem is None and summary.kind == "run"]
     if not whole:
         raise UsageError("name a RUN; {folder} holds none yet", folder=runs_dir)
     remark(message("the newest run: {path}", path=whole[-1].path))

@@ -1,6 +1,6 @@
 """Runs side by side: what is in a folder of runs, and in what two of them differ."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,10 @@ from partwise.errors import PartwiseError, RunError
 from partwise.messages import Notice
 from partwise.model.parameters import count_parameters
 from partwise.run.folder import Run
+from partwise.run.record import TRANSLATION, damaged, kind_of, read_tables
+from partwise.run.training import METRICS
 from partwise.settings import nearest, plain
+from partwise.training.listeners import read_metrics
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class RunSummary:
         best_step: the step that it was measured at.
         seconds: training time.
         problem: what is wrong with the folder, or None.
+        kind: "run" for a model that writes, "translation" for one that translates.
     """
 
     name: str
@@ -43,6 +47,7 @@ class RunSummary:
     best_step: int | None = None
     seconds: float = 0.0
     problem: Notice | None = None
+    kind: str = "run"
 
 
 @dataclass(frozen=True)
@@ -61,22 +66,29 @@ class Difference:
 def summarise(path: Path) -> RunSummary:
     """What a run folder says of itself; of a damaged one, what is wrong with it."""
     try:
-        run = Run.open(path)
-        metrics = run.metrics()
+        if kind_of(path) == TRANSLATION:
+            known = _translator(path)
+        else:
+            run = Run.open(path)
+            known = RunSummary(
+                name=run.name,
+                path=path,
+                created=run.record.created,
+                text=run.record.text.name,
+                parameters=count_parameters(run.record.model),
+                status="imported" if run.record.imported else "new",
+            )
+        metrics = list(read_metrics(path / METRICS))
     except PartwiseError as error:
         problem = Notice(error.template, **error.values)
         return RunSummary(path.absolute().name, path, problem=problem)
     last = metrics[-1] if metrics else {}
     judged: dict[str, Any] = next((m for m in reversed(metrics) if "val_loss" in m), {})
-    status = "unfinished" if metrics else "imported" if run.record.imported else "new"
+    status = "unfinished" if metrics else known.status
     if last.get("event") == "finished":
         status = str(last.get("reason"))
-    return RunSummary(
-        name=run.name,
-        path=path,
-        created=run.record.created,
-        text=run.record.text.name,
-        parameters=count_parameters(run.record.model),
+    return replace(
+        known,
         step=last.get("step", 0),
         status=status,
         val_loss=judged.get("val_loss"),
@@ -84,6 +96,20 @@ def summarise(path: Path) -> RunSummary:
         best_step=judged.get("best_step"),
         seconds=last.get("seconds", 0.0),
     )
+
+
+def _translator(path: Path) -> RunSummary:
+    tables = read_tables(path, TRANSLATION)
+    with damaged(path):
+        return RunSummary(
+            name=path.absolute().name,
+            path=path,
+            created=str(tables["created"]),
+            text=str(tables["text"]["name"]),
+            parameters=int(tables["text"]["parameters"]),
+            status="new",
+            kind="translation",
+        )
 
 
 def list_runs(root: Path | str) -> list[RunSummary]:

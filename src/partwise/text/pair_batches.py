@@ -43,18 +43,15 @@ class EncodedPairs:
         """Pairs."""
         return len(self.targets)
 
-    @property
-    def lengths(self) -> Ids:
-        """Tokens of each pair, both texts together."""
-        sides = zip(self.sources, self.targets, strict=True)
-        return np.array([len(source) + len(target) for source, target in sides], np.int64)
-
 
 class Layout(Protocol):
     """How pairs become what a model reads and what it is to say."""
 
     def __call__(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> Batch:
         """Inputs and targets of a batch of B pairs, each with B rows."""
+
+    def lengths(self, pairs: EncodedPairs) -> Ids:
+        """The places that each pair takes (tokens)."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +82,11 @@ class SideBySide:
             expected[row, len(target)] = self.end
         return inputs, expected
 
+    def lengths(self, pairs: EncodedPairs) -> Ids:
+        """See `Layout`."""
+        sides = zip(pairs.sources, pairs.targets, strict=True)
+        return np.array([max(len(source), len(target)) for source, target in sides], np.int64)
+
 
 @dataclass(frozen=True)
 class InARow:
@@ -113,6 +115,11 @@ class InARow:
             expected[row, end] = self.end
         return inputs, expected
 
+    def lengths(self, pairs: EncodedPairs) -> Ids:
+        """See `Layout`."""
+        sides = zip(pairs.sources, pairs.targets, strict=True)
+        return np.array([len(source) + len(target) for source, target in sides], np.int64)
+
 
 class PairBatches:
     """Every pair once an epoch, in batches of `batch_size`; another order each epoch.
@@ -131,7 +138,7 @@ class PairBatches:
         self.seed = seed
         # What a step counts as: the predicted tokens of a pair, on average.
         self.context_length = max(1, round(len(train) / train.count))
-        self._lengths = train.lengths
+        self._lengths = layout.lengths(train)
         self._epoch: tuple[int, Ids] | None = None
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Batch:
@@ -201,7 +208,7 @@ class PairWindows:
             batch_size: pairs in a batch, at most.
             limit: predict about this many tokens only, of pairs spread evenly over all lengths.
         """
-        order = np.argsort(view.lengths, kind="stable")
+        order = np.argsort(self.layout.lengths(view), kind="stable")
         if limit is not None and limit < len(view):
             count = max(1, round(view.count * limit / len(view)))
             order = order[np.arange(count) * view.count // count]
