@@ -59,7 +59,7 @@ def train(
     if isinstance(begin, Run):
         earlier = begin.beginning()
     elif begin is not None:
-        earlier = begin_with(begin, root, special_tokens=data.special_tokens)
+        earlier = begin_with(begin, root)
     if earlier is None:
         usual = start(preset, None)
     elif preset is not None:

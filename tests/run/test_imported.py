@@ -4,14 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
+import tokenizers
 import torch
+from tokenizers import models, pre_tokenizers
 
 pytest.importorskip("transformers")
 
 from interop.folders import SENTENCES, byte_level, whole
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from partwise.errors import InteropError, RunError
+from partwise.errors import InteropError, RunError, TextError
 from partwise.model.config import ModelConfig
 from partwise.run import Run, begin_with, export_run, import_folder, list_runs
 from partwise.sampling.config import SampleConfig
@@ -185,9 +187,30 @@ def test_special_tokens_are_read_when_asked_for() -> None:
     whole(Path("theirs"), "gpt2")
     Path("texts.txt").write_text("the cat<|endoftext|>the mat" * 90, encoding="utf-8")
     data = DataConfig(special_tokens=True)
-    begin = begin_with("theirs", special_tokens=True)
+    begin = begin_with("theirs")
     run = Run.create("runs", "a", "texts.txt", begin.model, TRAIN, data, begin=begin)
-    assert run.tokenizer().encode("a<|endoftext|>").tolist()[-1] == 0
+    assert run.prepared is not None and 0 in run.prepared.train[:200]
     assert isinstance(list(run.train())[-1], Finished)
-    plain = begin_with("a")
-    assert len(plain.tokenizer.encode("<|endoftext|>")) > 1
+    # A prompt is ordinary text all the same.
+    assert len(begin_with("a").tokenizer.encode("<|endoftext|>")) > 1
+
+
+def test_what_a_tokenizer_does_not_know_is_refused_unless_left_to_it() -> None:
+    whole(Path("theirs"), "gpt2")
+    rust = tokenizers.Tokenizer(
+        models.WordLevel({"[UNK]": 0, "the": 1, "cat": 2, "sat": 3, ".": 4}, unk_token="[UNK]")
+    )
+    rust.pre_tokenizer = pre_tokenizers.Whitespace()
+    rust.save("theirs/tokenizer.json")
+    begin = begin_with("theirs")
+    Path("known.txt").write_text("the cat sat . " * 200, encoding="utf-8")
+    Path("other.txt").write_text("the cat sat . " * 200 + "the dog sat .", encoding="utf-8")
+    with pytest.raises(TextError, match=r"'\[UNK\]', first in '.*the.*\[UNK\].*--unknown skip"):
+        Run.create("runs", "a", "other.txt", begin.model, TRAIN, DataConfig(), begin=begin)
+    assert not Path("runs/a").exists()
+    for name, text, data in (
+        ("a", "known.txt", DataConfig()),
+        ("b", "other.txt", DataConfig(unknown="skip")),
+    ):
+        run = Run.create("runs", name, text, begin.model, TRAIN, data, begin=begin)
+        assert isinstance(list(run.train())[-1], Finished)

@@ -131,7 +131,7 @@ def run(said: Said) -> int:
     }
     data = flags.layered(DataConfig, DataConfig(), layers["data"])
     lora = flags.layered(LoraConfig, LoraConfig(), layers["lora"])
-    earlier = _earlier(asked, said, data, lora, bool(layers["lora"]))
+    earlier = _earlier(asked, said, lora, bool(layers["lora"]))
     if earlier is None:
         begin = start(asked.preset, asked.recipe)
     else:
@@ -195,7 +195,7 @@ def run(said: Said) -> int:
 
 
 def _earlier(
-    asked: TrainFlags, said: Said, data: DataConfig, lora: LoraConfig, said_of_lora: bool
+    asked: TrainFlags, said: Said, lora: LoraConfig, said_of_lora: bool
 ) -> "Beginning | None":
     """The trained model whose weights are the beginning, if one is named.
 
@@ -227,4 +227,4 @@ def _earlier(
         )
     from partwise.run import begin_with
 
-    return begin_with(asked.from_, asked.runs_dir, special_tokens=data.special_tokens)
+    return begin_with(asked.from_, asked.runs_dir)

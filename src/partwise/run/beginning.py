@@ -5,19 +5,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from partwise.errors import RunError
+from partwise.errors import RunError, TextError
 from partwise.interop.reader import Imported
 from partwise.model.config import ModelConfig
 from partwise.model.gpt import GPT
 from partwise.run.record import Ancestor
+from partwise.text.prepare import Prepared
 from partwise.text.tokenizers import Tokenizer
 from partwise.training.checkpoint import load_weights
 from partwise.training.config import TrainConfig
 
 POSITIONS = "position_embedding.weight"
+
+# Tokens that are looked through at once, and those that are shown to either side of one.
+BLOCK = 1 << 22
+NEAR = 6
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,33 @@ def beginning_of(imported: Imported) -> Beginning:
         ),
         files=imported.files,
     )
+
+
+def require_known(prepared: Prepared) -> None:
+    """Check that every place of a text has a token of its own in the model's tokenizer.
+
+    Raises:
+        TextError: the tokenizer reads some of it as its token for the unknown.
+    """
+    tokenizer = prepared.tokenizer
+    unknown: int | None = getattr(tokenizer, "unknown", None)
+    if unknown is None:
+        return
+    for view in (prepared.train, prepared.validation):
+        for start in range(0, len(view), BLOCK):
+            (places,) = np.nonzero(view[start : start + BLOCK] == unknown)
+            if not len(places):
+                continue
+            place = start + int(places[0])
+            near = tokenizer.decode(view[max(0, place - NEAR) : place + NEAR].tolist())
+            raise TextError(
+                "the tokenizer {name} does not know all of this text and would read {unknown!r}, "
+                "first in {near!r}; train on a text that it knows, or --unknown skip to leave that "
+                "to it",
+                name=tokenizer.name,
+                unknown=tokenizer.decode([unknown]),
+                near=near,
+            )
 
 
 def name_of_origin(folder: Path) -> str:

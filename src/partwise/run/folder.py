@@ -19,7 +19,7 @@ from partwise.model.config import ModelConfig
 from partwise.model.gpt import GPT
 from partwise.model.lora import add_lora, merge_lora
 from partwise.model.lora_config import LoraConfig
-from partwise.run.beginning import Beginning, fingerprint
+from partwise.run.beginning import Beginning, fingerprint, require_known
 from partwise.run.places import free_place, refuse_taken, this_machine, versions
 from partwise.run.record import Ancestor, Record, Resolved, read_record, write_record
 from partwise.run.text import absolute, prepare_again, text_record
@@ -135,6 +135,8 @@ class Run:
         model = dataclasses.replace(model, vocab_size=known.vocab_size)
         prepared.require_tokens(model.context_length)
         weights = None if first is None else first.weights_for(model)
+        if first is not None and data.unknown == "refuse":
+            require_known(prepared)
         if lora.on:
             with torch.device("meta"):
                 add_lora(GPT(model), lora)
@@ -335,7 +337,7 @@ class Run:
             StorageError, TextError: it is missing or damaged.
         """
         path = self.path / TOKENIZER
-        tokenizer = load_tokenizer(path, special_tokens=self.record.data.special_tokens)
+        tokenizer = load_tokenizer(path)
         if tokenizer.fingerprint != self.record.text.tokenizer_fingerprint:
             raise RunError(
                 "{path} is the tokenizer {found} ({found_mark}) and the run was trained with "

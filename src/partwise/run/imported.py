@@ -1,6 +1,5 @@
 """Models that were made elsewhere, as run folders: sampled, sized and trained on like any other."""
 
-import dataclasses
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -97,15 +96,12 @@ def keep(imported: Imported, name: str | None = None, *, root: Path | str = "run
     return Run(path, record)
 
 
-def begin_with(
-    name: Path | str, root: Path | str = "runs", *, special_tokens: bool = False
-) -> Beginning:
+def begin_with(name: Path | str, root: Path | str = "runs") -> Beginning:
     """What a training begins with: a run by its path or its name in `root`, or a model's folder.
 
     Args:
         name: a run, or a Hugging Face folder.
         root: the folder of runs.
-        special_tokens: read the names of special tokens in a text as those tokens.
 
     Raises:
         RunError: there is no such run, or it has no checkpoint.
@@ -113,10 +109,5 @@ def begin_with(
     """
     path = Path(name).expanduser()
     if is_folder(path) and not (path / FILE).is_file():
-        beginning = beginning_of(read_folder(path))
-    else:
-        beginning = Run.open(find(path, root)).beginning()
-    reads = getattr(beginning.tokenizer, "with_special_tokens", None)
-    if reads is None:
-        return beginning
-    return dataclasses.replace(beginning, tokenizer=reads(special_tokens))
+        return beginning_of(read_folder(path))
+    return Run.open(find(path, root)).beginning()

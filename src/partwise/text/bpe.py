@@ -91,6 +91,15 @@ class BPETokenizer:
         }
         return next((special[name] for name in _END_OF_TEXT if name in special), None)
 
+    @functools.cached_property
+    def unknown(self) -> int | None:
+        """The token that stands for whatever has none of its own, if there is one."""
+        model = self._value["model"]
+        if model.get("unk_id") is not None:
+            return int(model["unk_id"])
+        found: int | None = self._rust.token_to_id(model.get("unk_token") or "")
+        return found
+
     def with_special_tokens(self, read: bool) -> "BPETokenizer":
         """The same tokenizer, reading the names of special tokens or not."""
         if read == self.special_tokens:

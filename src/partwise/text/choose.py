@@ -45,7 +45,7 @@ def choose_tokenizer(
         tokenizer = load_tokenizer(
             Path(config.tokenizer_file).expanduser(), special_tokens=config.special_tokens
         )
-        return tokenizer, _losses(tokenizer, source, config)
+        return tokenizer, losses(tokenizer, source, config)
     if config.tokenizer == "byte":
         return ByteTokenizer(), []
     if config.tokenizer == "char":
@@ -124,7 +124,7 @@ def _sampled(source: Source, config: DataConfig, known: int, sample: int) -> Ite
             return
 
 
-def _losses(tokenizer: Tokenizer, source: Source, config: DataConfig) -> list[Notice]:
+def losses(tokenizer: Tokenizer, source: Source, config: DataConfig) -> list[Notice]:
     """A line if a loaded tokenizer does not give the text's beginning back exactly."""
     if isinstance(tokenizer, CharTokenizer):
         return []

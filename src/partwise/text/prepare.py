@@ -18,7 +18,7 @@ from partwise.messages import Notice
 from partwise.storage import require_free, sweep
 from partwise.text.batches import require_tokens
 from partwise.text.char import CharTokenizer, named, unknown_characters
-from partwise.text.choose import as_asked, choose_tokenizer
+from partwise.text.choose import as_asked, choose_tokenizer, losses
 from partwise.text.config import DataConfig
 from partwise.text.dtypes import dtype_for
 from partwise.text.scan import Scan, scan
@@ -101,7 +101,8 @@ def prepare(
     if tokenizer is None:
         chosen, notices = choose_tokenizer(config, sources[0], scans, cache)
     else:
-        chosen, notices = as_asked(tokenizer, config), []
+        chosen = as_asked(tokenizer, config)
+        notices = losses(chosen, sources[0], config)
     notices += _require_known(chosen, scans, config)
     files = [
         _token_file(source, found, chosen, config, cache, meter)
