@@ -168,6 +168,13 @@ def test_a_glob_takes_what_matches(tmp_path: Path) -> None:
         opened(tmp_path / "*.rs")
 
 
+def test_two_stars_inside_a_name_are_one(tmp_path: Path) -> None:
+    """As in a shell; Python before 3.13 refuses such a pattern."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x.txt").write_bytes(b"x\n")
+    assert text_of(opened(tmp_path / "**a" / "x**.txt")) == "x\n"
+
+
 def test_a_path_with_brackets_is_a_path_before_it_is_a_glob(tmp_path: Path) -> None:
     path = tmp_path / "[1] novel?.txt" if sys.platform != "win32" else tmp_path / "[1] novel.txt"
     path.write_text("text", encoding="utf-8")

@@ -208,6 +208,40 @@ def test_a_damaged_one_is_set_aside_and_the_one_before_used(how: str, tmp_path: 
     assert "step-000002.damaged-2" in names(tmp_path)
 
 
+def test_one_that_is_held_open_is_pruned_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows does not let a folder be renamed while somebody reads a file in it."""
+    save(tmp_path, moment(1), is_best=False, keep=1)
+    original = checkpoints.replace
+
+    def held(source: Path, target: Path) -> None:
+        if source.name == "step-000001":
+            raise PermissionError(errno.EACCES, "in use")
+        original(source, target)
+
+    monkeypatch.setattr(checkpoints, "replace", held)
+    save(tmp_path, moment(2), is_best=False, keep=1)
+    assert names(tmp_path) == ["last.json", "step-000001", "step-000002"]
+    monkeypatch.undo()
+    save(tmp_path, moment(3), is_best=False, keep=1)
+    assert names(tmp_path) == ["last.json", "step-000003"]
+
+
+def test_one_that_cannot_be_set_aside_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save(tmp_path, moment(1), is_best=False, keep=1)
+    (path / "state.json").write_text("{", encoding="utf-8")
+
+    def refused(source: Path, target: Path) -> None:
+        raise PermissionError(errno.EACCES, "not permitted")
+
+    monkeypatch.setattr(checkpoints, "replace", refused)
+    with pytest.raises(StorageError, match="step-000001 cannot be written"):
+        load_latest(tmp_path)
+
+
 def test_when_all_are_damaged_there_is_none(tmp_path: Path) -> None:
     for step in (1, 2):
         tear(save(tmp_path, moment(step), is_best=False, keep=3), "empty")

@@ -20,6 +20,7 @@ from partwise.sampling.config import SampleConfig
 from partwise.sampling.generate import complete
 from partwise.settings import build
 from partwise.storage import write_atomic
+from partwise.storage.faults import writing
 from partwise.text.batches import Batches, ahead, windows
 from partwise.text.prepare import Prepared
 from partwise.text.tokenizers import Tokenizer
@@ -164,7 +165,8 @@ def _forget_samples(folder: Path, step: int) -> None:
     for sample in (folder / SAMPLES).glob("step-*.txt"):
         number = sample.stem.removeprefix("step-")
         if number.isdecimal() and int(number) > step:
-            sample.unlink()
+            with writing(sample):
+                sample.unlink()
 
 
 def text_data(record: Record, prepared: Prepared) -> Data:

@@ -38,7 +38,9 @@ def kept(cache: Path) -> list[Kept]:
         folder = place / "tokens"
         try:
             header = TokenFile(folder).header
-        except (StorageError, TextError, TypeError, KeyError, ValueError):
+            size = sum(file.stat().st_size for file in folder.iterdir())
+        # Not whole, or removed by another process just now.
+        except (StorageError, TextError, TypeError, KeyError, ValueError, OSError):
             continue
         found.append(
             Kept(
@@ -46,7 +48,7 @@ def kept(cache: Path) -> list[Kept]:
                 text=header.text,
                 tokenizer=header.tokenizer,
                 tokens=header.tokens,
-                bytes=sum(file.stat().st_size for file in folder.iterdir()),
+                bytes=size,
                 folder=folder,
             )
         )
@@ -70,11 +72,9 @@ def remove(cache: Path, word: str) -> list[Kept]:
             word=word,
         )
     for each in chosen:
-        place = each.folder.parent
-        with in_turn(place / "lock"), writing(each.folder):
+        # The lock beside it stays: another process may have opened it and be about to hold it.
+        with in_turn(each.folder.parent / "lock"), writing(each.folder):
             shutil.rmtree(each.folder)
-        # What is left is an empty lock, which costs nothing should it stay.
-        shutil.rmtree(place, ignore_errors=True)
     return chosen
 
 

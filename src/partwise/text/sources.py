@@ -10,6 +10,7 @@ import glob
 import hashlib
 import io
 import os
+import re
 import stat
 import sys
 import tempfile
@@ -197,9 +198,15 @@ def _corpus(name: str, offline: bool, cache: Path | None, announce: Announce) ->
 def _glob(spec: str) -> Source:
     pattern = _path(spec).absolute()
     root = next(parent for parent in pattern.parents if not glob.has_magic(str(parent)))
-    # Until Python 3.13 a final ** means folders only; here it means what is in them.
-    inner = pattern / "*" if pattern.name == "**" else pattern
-    found = matching(root, inner.relative_to(root).as_posix())
+    # Until Python 3.13 a final ** means folders only, and one inside a name is refused; here the
+    # first means what is in them, and the second is a plain *, as in a shell.
+    parts = [
+        part if part == "**" else re.sub(r"\*+", "*", part)
+        for part in pattern.relative_to(root).parts
+    ]
+    if parts[-1] == "**":
+        parts.append("*")
+    found = matching(root, "/".join(parts))
     return _files(root.name or "text", spec, pattern, found, [])
 
 

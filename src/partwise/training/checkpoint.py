@@ -26,7 +26,8 @@ from partwise.storage import (
     write_json,
     write_tensors,
 )
-from partwise.storage.atomic import hidden_beside
+from partwise.storage.atomic import hidden_beside, replace
+from partwise.storage.faults import writing
 from partwise.training.optim import trained
 
 Which = Literal["best", "last"]
@@ -145,7 +146,8 @@ def load_latest(folder: Path) -> tuple[Checkpoint | None, list[Notice]]:
             if not _is_damage(error):
                 raise
             aside = _aside(path)
-            path.rename(aside)
+            with writing(path):
+                replace(path, aside)
             notices.append(
                 Notice(
                     "{path} is damaged ({reason}); it was set aside as {aside}, and the checkpoint "
@@ -279,7 +281,11 @@ def _prune(root: Path, keep: int) -> None:
         if path.name not in kept:
             # Renamed first: a process killed here leaves no half-deleted checkpoint to be found.
             hidden = hidden_beside(path)
-            path.rename(hidden)
+            try:
+                replace(path, hidden)
+            except OSError:
+                # On Windows whoever samples from it holds it; it goes with the next checkpoint.
+                continue
             shutil.rmtree(hidden, ignore_errors=True)
 
 
