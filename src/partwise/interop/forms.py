@@ -64,36 +64,3 @@ def _wanting(form: Form, config: ModelConfig) -> Notice:
         changes(config, form.asks(config)),
     )
     return Notice("{form} has {asked}", form=form.model_type, asked=asked)
-
-
-# Programs that know a form often know one activation alone, and do not look which it is.
-_USUAL = {"gpt2": "gelu_tanh", "arcee": "relu2"}
-
-
-def about_form(form: Form, config: ModelConfig) -> tuple[Notice, ...]:
-    """What other programs make of a model in this form, where there is something to know."""
-    said = Notice(
-        "form {form}, {architecture} of transformers",
-        form=form.model_type,
-        architecture=form.architecture,
-    )
-    if form.model_type == "apertus":
-        return (
-            said,
-            Notice(
-                "vLLM reads this form with --model-impl transformers only, and llama.cpp not at "
-                "all: their own Apertus has another activation"
-            ),
-        )
-    usual = _USUAL.get(form.model_type, config.feedforward)
-    if config.feedforward != usual:
-        return (
-            said,
-            Notice(
-                "llama.cpp computes this form with {usual} whatever its config.json says, and this "
-                "model has {activation}: do not convert it",
-                usual=usual,
-                activation=config.feedforward,
-            ),
-        )
-    return (said,)

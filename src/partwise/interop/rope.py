@@ -65,7 +65,12 @@ def rope_fields(config: ModelConfig) -> dict[str, Any]:
         table["low_freq_factor"] = config.rope_low_frequency_factor
         table["high_freq_factor"] = config.rope_high_frequency_factor
         table["original_max_position_embeddings"] = config.rope_original_context
+    named: dict[str, Any] = {}
+    if kind == "llama3":
+        # llama.cpp's converter looks for it here.
+        named["original_max_position_embeddings"] = config.rope_original_context
     return {
+        **named,
         "rope_theta": config.rope_base,
         "rope_scaling": None if kind == "default" else table,
         "rope_parameters": cast(dict[str, Any], {"rope_theta": config.rope_base, **table}),

@@ -58,26 +58,6 @@ def end_of_text(tokenizer: Tokenizer) -> int | None:
     return found
 
 
-def accepted(tokenizer: Tokenizer, imported: bool) -> Notice:
-    """What other programs make of this tokenizer.
-
-    Args:
-        tokenizer: the tokenizer.
-        imported: it came with a model that was made elsewhere.
-    """
-    if imported:
-        return Notice(
-            "tokenizer {name}, as it came with the imported model: transformers and vLLM read it; "
-            "llama.cpp's converter takes it where it takes that model",
-            name=tokenizer.name,
-        )
-    return Notice(
-        "tokenizer {name}: transformers reads it, and vLLM through it; llama.cpp's converter "
-        "refuses it, as it knows the tokenizers of published models only",
-        name=tokenizer.name,
-    )
-
-
 @dataclass(frozen=True)
 class Read:
     """A tokenizer and what the reader should know of it."""

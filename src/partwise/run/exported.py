@@ -6,9 +6,8 @@ from typing import Any
 
 import partwise
 from partwise.interop.card import Card, written
-from partwise.interop.forms import about_form
+from partwise.interop.elsewhere import accepted, notices_on
 from partwise.interop.origin import is_legal, licence_of
-from partwise.interop.tokenizer import accepted
 from partwise.interop.writer import Outgoing, write_model
 from partwise.messages import Notice, message
 from partwise.model.parameters import count_parameters
@@ -64,7 +63,7 @@ def export_run(
     # Refused before the weights are read, which may take a while.
     form = out.form
     notices = (
-        *about_form(form, record.model),
+        *notices_on(form, record.model),
         accepted(out.tokenizer, imported=_as_it_came(run)),
     )
     parameters = count_parameters(record.model)
