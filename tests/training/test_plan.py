@@ -12,8 +12,8 @@ from partwise.errors import ConfigError
 from partwise.training.config import TrainConfig
 from partwise.training.events import Evaluated, Finished, Said, Stepped
 from partwise.training.loop import train
-from partwise.training.plan import Pace, check_ends, foreseen
-from training.doubles import CONFIG, CONTEXT, ROWS, Clock, data, new_model
+from partwise.training.plan import Pace, check_ends, check_parts, foreseen
+from training.doubles import CONFIG, CONTEXT, MODEL, ROWS, Clock, data, new_model
 
 A_STEP = CONTEXT * ROWS
 
@@ -43,6 +43,15 @@ def test_a_training_without_an_end_is_refused() -> None:
         check_ends(TrainConfig())
     with pytest.raises(ConfigError, match="nothing ends"):
         next(train(new_model(), data(), TrainConfig()))
+
+
+def test_parts_that_do_not_add_up_are_refused() -> None:
+    """BatchNorm takes the mean of what is computed at once: parts of a batch are other batches."""
+    model = replace(MODEL, norm="batchnorm")
+    with pytest.raises(ConfigError, match=r"accumulation=2 would train another model.*BatchNorm"):
+        next(train(new_model(model), data(), replace(CONFIG, accumulation=2)))
+    check_parts(replace(CONFIG, accumulation=2), MODEL)
+    check_parts(CONFIG, model)
 
 
 def test_a_schedule_that_cannot_know_its_length_is_refused() -> None:

@@ -43,7 +43,7 @@ from partwise.training.config import TrainConfig
 from partwise.training.evaluate import never
 from partwise.training.events import Event, Said
 from partwise.training.listeners import read_metrics
-from partwise.training.plan import check_ends
+from partwise.training.plan import check_ends, check_parts
 
 INITIAL = "initial.safetensors"
 TOKENIZER = "tokenizer.json"
@@ -113,6 +113,7 @@ class Run:
             name = safe_name(name)
             refuse_taken(root / name)
         check_ends(train)
+        check_parts(train, model)
         pick_device(train.device)
         data = dataclasses.replace(data, validation=absolute(data.validation))
         first = begin.beginning() if isinstance(begin, Run) else begin
@@ -243,6 +244,7 @@ class Run:
             )
             if settings is not None and settings != self.record.train:
                 check_ends(settings)
+                check_parts(settings, self.record.model)
                 pick_device(settings.device)
                 self.record = dataclasses.replace(self.record, train=settings)
                 write_record(self.path, self.record)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from partwise.errors import RunError
 from partwise.machine import compile_check, pick_device, pick_precision
 from partwise.messages import Notice
+from partwise.model.gpt import GPT
 from partwise.storage import sweep
 from partwise.training.checkpoint import has_checkpoints, load_latest, save
 from partwise.training.config import TrainConfig
@@ -27,7 +28,7 @@ from partwise.training.events import Event, Reason, Said, Saved, Started, Steppe
 from partwise.training.failure import bad_weight, not_finite
 from partwise.training.objective import Objective, upload
 from partwise.training.optim import trained
-from partwise.training.plan import Pace, check_ends, fitted, foreseen, shortened
+from partwise.training.plan import Pace, check_ends, check_parts, fitted, foreseen, shortened
 from partwise.training.precision import Precision
 from partwise.training.schedule import rate
 from partwise.training.state import State
@@ -77,6 +78,8 @@ def train(
     """
     began = clock()
     check_ends(config)
+    if isinstance(model, GPT):
+        check_parts(config, model.config)
     if folder is not None and not resume and has_checkpoints(folder):
         raise RunError(
             "{folder} already holds a run; resume it, or give another folder", folder=folder

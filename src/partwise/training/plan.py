@@ -2,6 +2,8 @@
 
 from partwise.errors import ConfigError
 from partwise.messages import Notice
+from partwise.model.config import ModelConfig
+from partwise.model.guarantees import excluded
 from partwise.training.config import TrainConfig
 from partwise.training.data import Data
 from partwise.training.events import Reason
@@ -27,6 +29,22 @@ def check_ends(config: TrainConfig) -> None:
                 "epochs, tokens or minutes, or set schedule=constant",
                 schedule=config.schedule,
             )
+
+
+def check_parts(config: TrainConfig, model: ModelConfig) -> None:
+    """Refuse to compute a batch in parts where those do not add up to the whole.
+
+    Raises:
+        ConfigError: the model mixes the texts of a batch.
+    """
+    reason = excluded("accumulation", model) if config.accumulation > 1 else None
+    if reason is not None:
+        raise ConfigError(
+            "accumulation={accumulation} would train another model than the whole batch "
+            "({reason}); give accumulation=1, or another norm",
+            accumulation=config.accumulation,
+            reason=reason,
+        )
 
 
 def foreseen(config: TrainConfig, data: Data) -> tuple[int, Reason] | None:
