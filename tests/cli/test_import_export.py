@@ -89,6 +89,9 @@ def test_a_model_comes_in_and_is_a_run(work: Path, capsys: Captured) -> None:
     assert main(["import", "theirs", "--name", "mine"]) == 0
     out = capsys.readouterr().out
     assert "gpt2 with" in out and "partwise sample" in out and "--from" in out
+    # A run may have the name of the folder that it was made of.
+    assert main(["import", "theirs", "--name", "theirs", "--quiet"]) == 0
+    assert main(["sample", "theirs", "--tokens", "3", "--quiet"]) == 0
     assert main(["sample", "mine", "--tokens", "5", "--prompt", "the cat", "--quiet"]) == 0
     assert main(["runs"]) == 0
     assert "imported" in capsys.readouterr().out
@@ -165,6 +168,8 @@ def test_a_text_that_the_model_cannot_read_is_refused_with_a_way_out(
         (["export", "first"], "name the RUN to export and the FOLDER"),
         (["export", "frist", "out"], "did you mean first"),
         (["export", "first", "theirs"], "exists already"),
+        (["export", "theirs", "out"], "partwise import theirs"),
+        (["sample", "theirs"], "partwise import theirs"),
         (["export", "first", "out", "--which", "worst"], "worst"),
         (["train", "novel.txt", "--from", "frist"], "did you mean first"),
         (["train", "novel.txt", "--lora.rank", "2"], "--from"),

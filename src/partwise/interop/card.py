@@ -47,9 +47,13 @@ def written(card: Card) -> str:
     lines = ["---", *(f"{key}: {json.dumps(head[key], ensure_ascii=False)}" for key in head), "---"]
     lines += ["", f"# {_one_line(card.title)}", ""]
     if card.training:
-        lines.append(message("A {form} model, trained with Partwise {version}", **_made_by(card)))
+        lines.append(
+            message("A model of the form {form}, trained with Partwise {version}", **_made_by(card))
+        )
     else:
-        lines.append(message("A {form} model, written by Partwise {version}", **_made_by(card)))
+        lines.append(
+            message("A model of the form {form}, written by Partwise {version}", **_made_by(card))
+        )
     if card.base:
         base = _one_line(card.base)
         lines.append("")

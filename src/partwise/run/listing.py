@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from partwise.errors import PartwiseError, RunError
+from partwise.interop.reader import is_folder
 from partwise.messages import Notice
 from partwise.model.parameters import count_parameters
 from partwise.run.folder import Run
-from partwise.run.record import TRANSLATION, damaged, kind_of, read_tables
+from partwise.run.record import FILE, TRANSLATION, damaged, kind_of, read_tables
 from partwise.run.training import METRICS
 from partwise.settings import nearest, plain
 from partwise.training.listeners import read_metrics
@@ -154,12 +155,21 @@ def find(name: Path | str, root: Path | str = "runs") -> Path:
     Raises:
         RunError: there is none; the line names the nearest.
     """
-    path = Path(name)
-    if path.is_dir():
-        return path
-    root = Path(root)
-    if (root / name).is_dir():
-        return root / name
+    path, root = Path(name), Path(root)
+    # A folder that only has the same name as a run, such as the model it was imported from, is not
+    # what is meant.
+    for place in (path, root / name):
+        if (place / FILE).is_file():
+            return place
+    if is_folder(path):
+        raise RunError(
+            "{path} is a Hugging Face folder, not a run; make one of it with: partwise import "
+            "{path}",
+            path=path,
+        )
+    for place in (path, root / name):
+        if place.is_dir():
+            return place
     known = [summary.name for summary in list_runs(root)]
     if not known:
         raise RunError(
