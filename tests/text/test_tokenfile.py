@@ -72,6 +72,16 @@ def test_a_part_of_one_shard_is_not_copied(tmp_path: Path) -> None:
     assert file.view()[8:12].tolist() == [8, 9, 10, 11]
 
 
+@pytest.mark.parametrize("shard_tokens", [7, 100])
+def test_rows_are_what_is_read_one_by_one(tmp_path: Path, shard_tokens: int) -> None:
+    view = written(tmp_path / "file", [range(50)], shard_tokens=shard_tokens).view(5, 45)
+    for starts in ([0, 35, 3, 3], [1, 2], []):
+        rows = view.rows(np.array(starts, np.int64), 5)
+        assert rows.shape == (len(starts), 5)
+        assert rows.tolist() == [view[start : start + 5].tolist() for start in starts]
+        assert rows.flags.owndata
+
+
 def test_ids_are_as_narrow_as_the_vocabulary_permits() -> None:
     sizes = {1: "u1", 256: "u1", 257: "<u2", 65_536: "<u2", 65_537: "<u4", 2**31: "<u4"}
     assert {size: dtype_for(size) for size in sizes} == {

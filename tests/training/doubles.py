@@ -53,6 +53,9 @@ class View:
     def __getitem__(self, part: slice) -> Any:
         return self.ids[part]
 
+    def rows(self, starts: Any, length: int) -> Any:
+        return self.ids[starts[:, None] + np.arange(length)]
+
 
 class Clock:
     """Time that passes only when it is told to."""

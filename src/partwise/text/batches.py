@@ -72,9 +72,7 @@ class Batches:
         starts = words.random_raw(self.batch_size) % np.uint64(len(self.train) - length + 1)
         share = self.batch_size // world
         starts = starts[rank * share : (rank + 1) * share]
-        rows = np.empty((share, length), np.int64)
-        for row, start in zip(rows, starts.tolist(), strict=True):
-            row[:] = self.train[start : start + length]
+        rows = self.train.rows(starts.astype(np.int64), length).astype(np.int64)
         return np.ascontiguousarray(rows[:, :-1]), np.ascontiguousarray(
             rows[:, 1:]
         )  # (B / world, T)
@@ -106,8 +104,7 @@ def windows(
     length = context_length + 1
     for first in range(0, len(chosen), batch_size):
         starts = chosen[first : first + batch_size] * context_length
-        rows = np.stack([view[start : start + length] for start in starts.tolist()])
-        rows = rows.astype(np.int64)
+        rows = view.rows(starts, length).astype(np.int64)
         yield np.ascontiguousarray(rows[:, :-1]), np.ascontiguousarray(rows[:, 1:])  # (b, T)
     if rest:
         row = view[whole * context_length : len(view)].astype(np.int64)[None]

@@ -116,6 +116,19 @@ class TokenFile:
             parts.append(self._shards[number][max(start - before, 0) : stop - before])
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
+    def rows(self, starts: npt.NDArray[np.int64], length: int) -> Ids:
+        """`read(start, start + length)` for each of `starts`, one a row; always a copy."""
+        ends = np.concatenate([starts, starts + (length - 1)])
+        shard = np.searchsorted(self._ends, ends, side="right")
+        if len(starts) == 0 or shard.min() != shard.max():
+            parts = [self.read(start, start + length) for start in starts.tolist()]
+            return np.stack(parts) if parts else np.empty((0, length), self.header.dtype)
+        # All in one shard, as in every text of a usual size: one look-up instead of one a row.
+        number = int(shard[0])
+        before = int(self._ends[number - 1]) if number else 0
+        found: Ids = self._shards[number][(starts - before)[:, None] + np.arange(length)]
+        return found
+
 
 class TokenView:
     """A part of a token file; `view[a:b]` reads tokens a to b - 1 of it.
@@ -145,6 +158,10 @@ class TokenView:
 
     def __len__(self) -> int:
         return self.stop - self.start
+
+    def rows(self, starts: npt.NDArray[np.int64], length: int) -> Ids:
+        """`length` tokens from each of `starts` on, one row each (starts, length); a copy."""
+        return self.file.rows(self.start + starts, length)
 
     @overload
     def __getitem__(self, place: int) -> int: ...
