@@ -11,6 +11,7 @@ from tokenizers import models, pre_tokenizers
 pytest.importorskip("transformers")
 
 from interop.folders import SENTENCES, byte_level, whole
+from text.tokenizers_json import sentencepiece
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from partwise.errors import InteropError, RunError, TextError
@@ -214,3 +215,19 @@ def test_what_a_tokenizer_does_not_know_is_refused_unless_left_to_it() -> None:
     ):
         run = Run.create("runs", name, text, begin.model, TRAIN, data, begin=begin)
         assert isinstance(list(run.train())[-1], Finished)
+
+
+def test_a_tokenizer_of_llamas_first_kind_comes_in_and_goes_out() -> None:
+    whole(Path("theirs"), "llama-1", padding=400)
+    Path("theirs/tokenizer.json").write_text(sentencepiece().to_json(), encoding="utf-8")
+    run = import_folder("theirs", "mine")
+    theirs = AutoTokenizer.from_pretrained("theirs")
+    for sentence in (*SENTENCES[:3], " a\n\n b  c", ""):
+        ids = theirs(sentence, add_special_tokens=False)["input_ids"]
+        assert run.tokenizer().encode(sentence).tolist() == ids
+    export_run(run, "out")
+    assert Path("out/tokenizer.json").read_bytes() == Path("theirs/tokenizer.json").read_bytes()
+    tuned = Run.create(
+        "runs", "tuned", "text.txt", run.record.model, TRAIN, DataConfig(), begin=run
+    )
+    assert isinstance(list(tuned.train())[-1], Finished)

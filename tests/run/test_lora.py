@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import partwise as pw
 from partwise.errors import ConfigError, RunError
 from partwise.model.config import ModelConfig
 from partwise.model.lora import LoraLinear
@@ -15,7 +16,7 @@ from partwise.run.beginning import fingerprint
 from partwise.storage import read_tensors
 from partwise.text.config import DataConfig
 from partwise.training.config import TrainConfig
-from partwise.training.events import Finished, Started
+from partwise.training.events import Finished, Said, Started
 
 MODEL = ModelConfig(context_length=8, n_layers=2, d_model=16, n_heads=2)
 TRAIN = TrainConfig(
@@ -169,3 +170,24 @@ def test_what_makes_no_sense_is_refused_before_anything_is_written(first: Run) -
     with pytest.raises(ConfigError, match="targets=gate"):
         tuned("gate", first, LoraConfig(rank=2, targets=("gate",)))
     assert [path.name for path in Path("runs").iterdir() if path.is_dir()] == ["first"]
+
+
+def test_from_python_it_is_one_call(first: Run) -> None:
+    said: list[str] = []
+    run = pw.train(
+        "other.txt",
+        begin="first",
+        lora=LORA,
+        train=TRAIN,
+        name="tuned",
+        listen=lambda event: said.append(str(event.notice)) if isinstance(event, Said) else None,
+    )
+    assert run.record.lora == LORA and run.record.train == TRAIN
+    assert run.record.model == first.record.model
+    assert any(line.startswith("LoRA: 576 parameters") for line in said)
+    again = pw.train("other.txt", begin=run, train=replace(TRAIN, steps=1), name="again")
+    assert again.record.ancestor is not None and not again.record.lora.on
+    with pytest.raises(ConfigError, match="both choose the model"):
+        pw.train("other.txt", model="small", begin=run)
+    with pytest.raises(RunError, match="--from"):
+        pw.train("other.txt", model=MODEL, lora=LORA, train=TRAIN)
