@@ -33,6 +33,34 @@ def test_devices_without_a_gpu() -> None:
             machine.pick_device(name)
 
 
+@pytest.mark.parametrize(
+    ("asked", "layer", "dtype"),
+    [
+        ("auto", 0.6, torch.float32),
+        ("auto", 1.3, torch.bfloat16),
+        ("bfloat16", 0.6, torch.bfloat16),
+    ],
+)
+def test_a_narrow_model_does_not_gain_from_bfloat16(
+    monkeypatch: pytest.MonkeyPatch, asked: str, layer: float, dtype: torch.dtype
+) -> None:
+    speed(monkeypatch, 4.0)
+    seen = []
+
+    def told(rows: int, width: int) -> float:
+        seen.append((rows, width))
+        return layer
+
+    monkeypatch.setattr(choices, "autocast_ratio", told)
+    found, notice = machine.pick_precision(asked, CPU, rows=256, width=32)
+    assert found == dtype
+    assert ("this narrow" in str(notice)) == (dtype == torch.float32)
+    assert seen == ([(256, 32)] if asked == "auto" else [])
+    speed(monkeypatch, 1.0)
+    assert machine.pick_precision("auto", CPU, rows=256, width=32)[0] == torch.float32
+    assert len(seen) <= 1, "nothing is measured where the CPU gains nothing"
+
+
 @pytest.mark.usefixtures("two_gpus")
 def test_devices_with_two_gpus() -> None:
     assert machine.pick_device("auto") == torch.device("cuda")

@@ -72,3 +72,21 @@ def test_measuring_leaves_the_randomness_alone() -> None:
     state = torch.get_rng_state()
     machine.measured(fresh=True)
     assert torch.equal(state, torch.get_rng_state())
+
+
+def test_a_layer_is_measured_once_for_its_size(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = measure.autocast_ratio(16, 8)
+    assert 0 < first < 1000
+    with monkeypatch.context() as patched:
+        patched.setattr(measure, "_layer", lambda rows, width, dtype: 1 / 0)
+        assert measure.autocast_ratio(16, 8) == first
+        with pytest.raises(ZeroDivisionError):
+            measure.autocast_ratio(16, 16)
+    for path in (own_cache / "machine").iterdir():
+        path.write_bytes(b"")
+    monkeypatch.setattr(
+        measure, "_layer", lambda rows, width, dtype: 3.0 if dtype == torch.float32 else 2.0
+    )
+    assert measure.autocast_ratio(16, 8) == 1.5

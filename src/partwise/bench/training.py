@@ -77,6 +77,7 @@ def tokens_per_second(model: ModelConfig, settings: TrainConfig, seconds: float)
         settings,
         steps=1 << 30,
         schedule="constant",
+        compile="off",
         log_every=1,
         eval_every=1 << 30,
         checkpoint_every=1 << 30,

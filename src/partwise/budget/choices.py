@@ -206,7 +206,7 @@ def _about_model(model: ModelConfig, name: str, *, changed: bool, fine_tuned: bo
 
 
 def about_machine(train: TrainConfig, device: str) -> tuple[Notice, ...]:
-    """Why the training runs where and as it does, where that was left open.
+    """Why the training runs where it does, where that was left open.
 
     Args:
         train: the training.
@@ -217,10 +217,4 @@ def about_machine(train: TrainConfig, device: str) -> tuple[Notice, ...]:
         notices.append(Notice("cpu: there is no GPU here that torch can use (--device)"))
     elif train.device == "auto":
         notices.append(Notice("{device}: the fastest device here (--device)", device=device))
-    if train.compile == "auto" and not device.startswith("cuda"):
-        notices.append(
-            Notice(
-                "not compiled: here that takes longer than a short run gains (--train.compile on)"
-            )
-        )
     return tuple(notices)

@@ -4,7 +4,7 @@ import re
 from typing import TYPE_CHECKING
 
 from partwise.errors import ConfigError
-from partwise.machine.measure import measured
+from partwise.machine.measure import autocast_ratio, measured
 from partwise.messages import Notice
 from partwise.settings import nearest
 
@@ -48,15 +48,20 @@ def pick_device(name: str) -> "torch.device":
     return torch.device(name)
 
 
-def pick_precision(name: str, device: "torch.device") -> tuple["torch.dtype", Notice]:
+def pick_precision(
+    name: str, device: "torch.device", *, rows: int | None = None, width: int | None = None
+) -> tuple["torch.dtype", Notice]:
     """What matrix products are computed in, and the reason in one line.
 
     A type that is asked for is honoured, and it is said when it is slow here; auto takes bfloat16
-    where this machine multiplies it faster.
+    where this machine multiplies it faster, and where the model is not so narrow that a CPU loses
+    more by casting.
 
     Args:
         name: auto, float32, bfloat16 or float16.
         device: where the model is trained.
+        rows: tokens computed at once; None: many.
+        width: features that the model's narrowest matrix takes; None: many.
 
     Raises:
         ConfigError: there is no such type.
@@ -75,7 +80,7 @@ def pick_precision(name: str, device: "torch.device") -> tuple["torch.dtype", No
             choices=", ".join(["auto", *dtypes]),
         )
     if device.type == "cpu":
-        found, notice = _on_cpu(name)
+        found, notice = _on_cpu(name, rows, width)
     elif device.type == "cuda":
         found, notice = _on_cuda(name)
     else:
@@ -83,7 +88,7 @@ def pick_precision(name: str, device: "torch.device") -> tuple["torch.dtype", No
     return dtypes[found], notice
 
 
-def _on_cpu(name: str) -> tuple[str, Notice]:
+def _on_cpu(name: str, rows: int | None, width: int | None) -> tuple[str, Notice]:
     if name in ("float32", "float16"):
         return name, _as_asked(name)
     ratio = measured().bfloat16_ratio
@@ -92,6 +97,13 @@ def _on_cpu(name: str) -> tuple[str, Notice]:
             "bfloat16, as asked: this CPU multiplies it at {ratio:.1f}x the speed of float32",
             ratio=ratio,
         )
+    if name == "auto" and ratio >= _WORTH_IT and rows is not None and width is not None:
+        layer = autocast_ratio(rows, width)
+        if layer < 1:
+            return "float32", Notice(
+                "float32: in a model this narrow, casting to bfloat16 costs more than its faster "
+                "products save"
+            )
     if name == "bfloat16" or ratio >= _WORTH_IT:
         return "bfloat16", Notice(
             "bfloat16: this CPU multiplies it {ratio:.1f}x faster than float32", ratio=ratio

@@ -72,6 +72,30 @@ def measured(*, fresh: bool = False) -> Measured:
     return found
 
 
+def autocast_ratio(rows: int, width: int) -> float:
+    """How many times faster a layer is in bfloat16, with all that is cast to it and back.
+
+    In a narrow layer the casts take longer than the product saves. Forward and backward pass of a
+    feed-forward matrix, measured once for each size and remembered like `measured`.
+
+    Args:
+        rows: tokens computed at once; more than the measurement of the CPU takes change nothing.
+        width: features that go in; four times as many come out.
+    """
+    import torch
+
+    rows, threads = min(rows, _ROWS), str(torch.get_num_threads())
+    path = memory_of("layer", cpu_model(), str(version_of("torch")), threads, str(rows), str(width))
+    with suppress(StorageError):
+        known = read_json(path, kind="layer", newest=1)[1]
+        if isinstance(known, float):
+            return known
+    found = _layer(rows, width, torch.float32) / _layer(rows, width, torch.bfloat16)
+    with suppress(StorageError):
+        write_json(path, found, kind="layer", version=1)
+    return found
+
+
 def memory_of(kind: str, *key: str) -> Path:
     """The cache's file for what depends on `key` alone."""
     digest = hashlib.sha256(json.dumps(key).encode("ascii")).hexdigest()[:16]
@@ -88,6 +112,22 @@ def _product(dtype: "torch.dtype") -> float:
     with torch.inference_mode():
         seconds = _best(lambda: torch.nn.functional.linear(inputs, weights))
     return 2 * _ROWS * _INNER * _COLUMNS / seconds
+
+
+def _layer(rows: int, width: int, dtype: "torch.dtype") -> float:
+    """Seconds of a layer's forward and backward pass under autocast, from float32 to float32."""
+    import torch
+
+    inputs = torch.ones(rows, width, requires_grad=True)
+    weights = torch.ones(4 * width, width, requires_grad=True)
+    above = torch.ones(rows, 4 * width)
+
+    def work() -> None:
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
+            outputs = torch.nn.functional.linear(inputs, weights)
+        torch.autograd.grad(outputs.float(), (inputs, weights), above)
+
+    return _best(work)
 
 
 def _copy() -> float:

@@ -21,6 +21,7 @@ from partwise.messages import Notice
 from partwise.model.gpt import GPT
 from partwise.storage import sweep
 from partwise.training.checkpoint import has_checkpoints, load_latest, save
+from partwise.training.compiling import choose_compile
 from partwise.training.config import TrainConfig
 from partwise.training.data import Data
 from partwise.training.evaluate import evaluate, never, time_evaluation
@@ -91,7 +92,14 @@ def train(
     try:
         # --- Set up -----------------------------------------------------------------------------
         device = pick_device(config.device)
-        dtype, reason_for_dtype = pick_precision(config.dtype, device)
+        rows = config.batch_size // config.accumulation
+        widths = [part.in_features for part in model.modules() if isinstance(part, nn.Linear)]
+        dtype, reason_for_dtype = pick_precision(
+            config.dtype,
+            device,
+            rows=rows * data.train.context_length,
+            width=min(widths, default=None),
+        )
         yield Said(reason_for_dtype)
         model.to(device)
         model.train()
@@ -113,9 +121,20 @@ def train(
         began -= progress.seconds
 
         # --- Compile, once and before anything depends on it --------------------------------------
-        rows = config.batch_size // config.accumulation
         inputs, targets = upload(data.train.batch(progress.step), device)
-        if config.compile == "on" or (config.compile == "auto" and device.type == "cuda"):
+        limit = foreseen(config, data)
+        compiling, about_compiling = choose_compile(
+            model,
+            config,
+            data,
+            device=device,
+            dtype=dtype,
+            step=progress.step,
+            total=limit[0] if limit else None,
+        )
+        if about_compiling is not None:
+            yield Said(about_compiling)
+        if compiling:
             check = compile_check(device.type)
             refusal: Notice | None = check.reason
             if check.works:
@@ -124,7 +143,6 @@ def train(
                 yield Said(refusal)
 
         # --- Say what begins ----------------------------------------------------------------------
-        limit = foreseen(config, data)
         budget = None if config.minutes is None else 60 * config.minutes
         tokens_per_step = data.train.batch_size * data.train.context_length
         yield Started(

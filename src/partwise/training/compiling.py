@@ -1,0 +1,97 @@
+"""Whether the training step is compiled, where the settings leave that open.
+
+On a CPU the compiler takes as long as a short run, so only a run that is surely long is compiled.
+How long a run is follows from what its matrices multiply and what this CPU multiplies at best: not
+from a clock that runs along, so that the same settings choose the same each time.
+"""
+
+import torch
+from torch import nn
+
+from partwise.machine import peak_flops
+from partwise.messages import Notice
+from partwise.training.config import TrainConfig
+from partwise.training.data import Data
+
+# Training time from which a CPU compiles (seconds). With the `small` model and torch 2.13 on one
+# core of a Xeon the compiler took 40 s and then halved the step.
+LONG = 300.0
+
+# Batches that are looked at to see whether all have one shape.
+LOOKED_AT = 4
+
+
+def choose_compile(
+    model: nn.Module,
+    config: TrainConfig,
+    data: Data,
+    *,
+    device: torch.device,
+    dtype: torch.dtype,
+    step: int,
+    total: int | None,
+) -> tuple[bool, Notice | None]:
+    """Whether to compile, and in one line why.
+
+    Args:
+        model: what is trained.
+        config: the settings.
+        data: the batches.
+        device: where it is trained.
+        dtype: what matrix products are computed in.
+        step: steps done.
+        total: steps of the whole run, where they can be foreseen.
+
+    Returns:
+        The choice, and its reason; None where the settings made it, or where it is the usual one.
+    """
+    if config.compile != "auto":
+        return config.compile == "on", None
+    shapes = {data.train.batch(step + ahead)[0].shape for ahead in range(LOOKED_AT)}
+    if len(shapes) > 1:
+        return False, Notice(
+            "not compiled: batches differ in shape, and each shape would be compiled anew"
+        )
+    if device.type == "cuda":
+        return True, None
+    if device.type != "cpu":
+        return False, Notice("not compiled: here that is asked for (compile=on)")
+    seconds = shortest(model, config, data, dtype=dtype, steps=total and total - step)
+    if seconds is None:
+        return False, Notice(
+            "not compiled: the compiler takes a while itself, and how long the run is cannot be "
+            "foreseen (compile=on)"
+        )
+    if seconds < LONG:
+        return False, Notice(
+            "not compiled: the compiler takes a while itself, which pays in runs from "
+            "{enough:.0f} minutes on (compile=on)",
+            enough=LONG / 60,
+        )
+    return True, Notice(
+        "compiling: that takes about a minute, which {minutes:,.0f} minutes or more of training "
+        "win back (compile=off)",
+        minutes=seconds / 60,
+    )
+
+
+def shortest(
+    model: nn.Module, config: TrainConfig, data: Data, *, dtype: torch.dtype, steps: int | None
+) -> float | None:
+    """Seconds that `steps` steps take at least, or the minutes of `config`, if they are fewer.
+
+    6 operations for each token and each weight of a linear layer, at this CPU's measured peak; what
+    else a step does comes on top.
+
+    Returns:
+        None where neither steps nor minutes are known, or nothing was measured in `dtype`.
+
+    Source: Kaplan et al. 2020, "Scaling Laws for Neural Language Models", section 2.1.
+    """
+    limits = [] if config.minutes is None else [60 * config.minutes]
+    peak = peak_flops(torch.device("cpu"), dtype)
+    if steps is not None and peak is not None:
+        weights = sum(m.weight.numel() for m in model.modules() if isinstance(m, nn.Linear))
+        tokens = steps * data.train.batch_size * data.train.context_length
+        limits.append(6 * weights * tokens / peak)
+    return min(limits, default=None)

@@ -1,0 +1,106 @@
+"""Whether a step is compiled is chosen by what is known of the run, and said in one line."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from partwise.machine import CompileCheck
+from partwise.messages import Notice
+from partwise.training import loop
+from partwise.training.compiling import LONG, choose_compile, shortest
+from partwise.training.data import Batch
+from partwise.training.events import Said, Started
+from training.doubles import CONFIG, CONTEXT, ROWS, data, new_model, of, run
+
+AUTO = replace(CONFIG, compile="auto")
+# The CPU that these tests are told of does 1e11 operations a second in float32.
+PEAK = 1e11
+
+
+def chosen(device: str = "cpu", total: int | None = 12, **changes: Any) -> tuple[bool, str]:
+    compiling, notice = choose_compile(
+        new_model(),
+        replace(AUTO, **changes),
+        data(),
+        device=torch.device(device),
+        dtype=torch.float32,
+        step=0,
+        total=total,
+    )
+    return compiling, "" if notice is None else str(notice)
+
+
+def test_what_was_asked_for_is_done_without_a_word() -> None:
+    assert chosen(compile="on") == (True, "")
+    assert chosen(total=1 << 40, compile="off") == (False, "")
+
+
+def test_a_long_run_is_compiled_and_a_short_one_is_not() -> None:
+    weights = sum(m.weight.numel() for m in new_model().modules() if isinstance(m, nn.Linear))
+    a_step = 6 * weights * CONTEXT * ROWS / PEAK
+    assert shortest(new_model(), AUTO, data(), dtype=torch.float32, steps=1000) == pytest.approx(
+        1000 * a_step
+    )
+    enough = int(LONG / a_step) + 1
+    compiling, line = chosen(total=enough)
+    assert compiling
+    assert line.startswith("compiling: that takes about a minute, which 5 minutes or more")
+    compiling, line = chosen(total=enough - 2)
+    assert not compiling
+    assert "from 5 minutes on" in line
+
+
+def test_minutes_are_what_they_say_and_the_shorter_limit_counts() -> None:
+    assert chosen(total=None, minutes=15.0)[0]
+    assert not chosen(total=None, minutes=2.0)[0]
+    assert not chosen(total=12, minutes=15.0)[0]
+    assert not chosen(total=1 << 40, minutes=2.0)[0]
+
+
+def test_what_cannot_be_foreseen_is_not_compiled() -> None:
+    compiling, line = chosen(total=None)
+    assert not compiling
+    assert "cannot be foreseen" in line
+
+
+def test_a_gpu_compiles_and_apples_is_left_alone() -> None:
+    assert chosen("cuda") == (True, "")
+    assert not chosen("mps")[0]
+
+
+def test_batches_of_several_shapes_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = data()
+    original = text.train.batch
+
+    def ragged(step: int, rank: int = 0, world: int = 1) -> Batch:
+        inputs, targets = original(step)
+        return inputs[:, : CONTEXT - step % 2], targets[:, : CONTEXT - step % 2]
+
+    monkeypatch.setattr(text.train, "batch", ragged)
+    compiling, notice = choose_compile(
+        new_model(),
+        AUTO,
+        text,
+        device=torch.device("cuda"),
+        dtype=torch.float32,
+        step=0,
+        total=1 << 40,
+    )
+    assert not compiling
+    assert "differ in shape" in str(notice)
+
+
+def test_the_loop_says_it_and_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = CompileCheck(True, Notice("works"))
+    monkeypatch.setattr(loop, "compile_check", lambda device: check)
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+    _, events = run(AUTO)
+    assert not of(Started, events)[0].compiled
+    assert sum("not compiled" in str(said.notice) for said in of(Said, events)) == 1
+    monkeypatch.setattr("partwise.training.compiling.LONG", 0.0)
+    _, events = run(AUTO)
+    assert of(Started, events)[0].compiled
+    assert sum("compiling: " in str(said.notice) for said in of(Said, events)) == 1
