@@ -1,5 +1,6 @@
 """Weights come back bit for bit; torn, changed and pickled files are refused."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,11 @@ def test_a_header_that_begins_like_a_pickle_is_not_one(tmp_path: Path) -> None:
     assert path.read_bytes()[:2] == b"\x80\x02"
     refuse_pickle(path)
     assert torch.equal(read_tensors(path)["w"], torch.ones(1))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has other permissions")
+def test_others_may_read_it_as_any_new_file(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_bytes(b"")
+    write_tensors(tmp_path / "weights.safetensors", {"w": torch.zeros(2)})
+    assert (tmp_path / "weights.safetensors").stat().st_mode == plain.stat().st_mode

@@ -39,6 +39,9 @@ def write_tensors(
 
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with partial(path) as hidden:
+        # The library makes files that only their owner may read; ours are like any other file.
+        hidden.touch()
+        mode = hidden.stat().st_mode
         try:
             save_file(plain, hidden, metadata=dict(metadata) or None)
         except SafetensorError as error:
@@ -46,6 +49,7 @@ def write_tensors(
             number = re.search(r"os error (\d+)", str(error))
             code = int(number[1]) if number else errno.EIO
             raise OSError(code, str(error), None, code) from error
+        hidden.chmod(mode)
         sync_file(hidden)
         return sha256_file(hidden)
 
