@@ -2,10 +2,12 @@
 
 import re
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import pytest
 
 from ladder.made import SAMPLE, ladder
+from partwise.ladder.cover import cover
 from partwise.ladder.pictures import overfits
 from partwise.ladder.record import Record
 from partwise.ladder.report import report
@@ -179,3 +181,13 @@ def test_an_empty_ladder_is_a_page() -> None:
 def test_extra_sections_are_taken_in(made: tuple[LadderTable, dict[str, Record]]) -> None:
     _, found = page(*made, "<section><h2>Depth</h2></section>")
     assert "Depth" in found.text
+
+
+def test_the_cover_is_one_valid_drawing(made: tuple[LadderTable, dict[str, Record]]) -> None:
+    table, _ = made
+    root = ElementTree.fromstring(cover(table))
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    words = " ".join(root.itertext())
+    for group in table.rungs:
+        assert f"{group.rung} {group.name}" in words
+    assert "url(" not in words and "@import" not in words

@@ -1,8 +1,8 @@
 """The climb: every rung, variant and seed that was asked for, each trained once, and the report.
 
 A ladder is a folder, `ladders/<name>/`: `runs/` with an ordinary run folder for each model,
-`ladder.json` and `ladder.html`, both written anew after every finished model. Starting again goes
-on where it stopped; what is finished is not trained twice.
+`ladder.json`, `ladder.html` and `ladder.svg`, written anew after every finished model. Starting
+again goes on where it stopped; what is finished is not trained twice.
 """
 
 import shutil
@@ -16,6 +16,7 @@ import partwise
 from partwise.errors import StorageError
 from partwise.ladder import estimate
 from partwise.ladder.config import LadderConfig
+from partwise.ladder.cover import cover
 from partwise.ladder.deep import (
     RACE_INITIALISATIONS,
     RACE_NORMS,
@@ -319,3 +320,4 @@ class _Climb:
         extra = "" if self.depth is None else depth_section(self.depth)
         page = report(table, self.records, rungs(), extra)
         write_atomic(self.folder / "ladder.html", page.encode("utf-8"))
+        write_atomic(self.folder / "ladder.svg", cover(table).encode("utf-8"))

@@ -91,6 +91,11 @@ def _band(group: Group, records: Records) -> tuple[tuple[float, float, float], .
 
 def waterfall(table: LadderTable) -> str:
     """What each part bought: from one rung's loss to the next one's."""
+    return both(lambda width: waterfall_of_width(table, width))
+
+
+def waterfall_of_width(table: LadderTable, width: int) -> str:
+    """The same, one drawing of that width (pixels)."""
     rows = []
     for group in table.rungs:
         here = group.val_loss.mean
@@ -111,17 +116,15 @@ def waterfall(table: LadderTable) -> str:
             low, high = here - (step.mean - step.low), here + (step.high - step.mean)
         start = below.val_loss.mean
         rows.append(Bar(label, start, here, note, kind, low, high, group.published))
-    return both(
-        lambda width: charts.bars(
-            rows,
-            width=width,
-            title=message("What each part bought"),
-            description=message(
-                "One bar a rung, from the loss of the rung below to its own; to the left is better"
-            ),
-            axis=message("validation loss (nats a token)"),
-            joined=True,
-        )
+    return charts.bars(
+        rows,
+        width=width,
+        title=message("What each part bought"),
+        description=message(
+            "One bar a rung, from the loss of the rung below to its own; to the left is better"
+        ),
+        axis=message("validation loss (nats a token)"),
+        joined=True,
     )
 
 
