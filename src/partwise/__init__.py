@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from partwise.model.position import Alibi as Alibi
     from partwise.model.position import Rotary as Rotary
     from partwise.model.position import Sinusoidal as Sinusoidal
+    from partwise.model.seq2seq import Seq2Seq as Seq2Seq
+    from partwise.model.seq2seq_config import Seq2SeqConfig as Seq2SeqConfig
     from partwise.model.trace import trace as trace
     from partwise.run import Run as Run
     from partwise.run import export_run as export_run
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from partwise.sampling.config import SampleConfig as SampleConfig
     from partwise.text.config import DataConfig as DataConfig
     from partwise.training.config import TrainConfig as TrainConfig
+    from partwise.translation.folder import Translation as Translation
 
 # Where each public name lives. They load when first used, so that `partwise --help` needs no torch.
 _HOMES = {
@@ -65,6 +68,9 @@ _HOMES = {
     "Rotary": "partwise.model.position",
     "Alibi": "partwise.model.position",
     "Sinusoidal": "partwise.model.position",
+    "Seq2Seq": "partwise.model.seq2seq",
+    "Seq2SeqConfig": "partwise.model.seq2seq_config",
+    "Translation": "partwise.translation.folder",
     "KVCache": "partwise.model.cache",
     "trace": "partwise.model.trace",
 }

@@ -33,7 +33,7 @@ class Seq2SeqConfig:
     Source: Vaswani et al. (2017), section 3.
     """
 
-    vocab_size: int = option(4099, "number of different tokens, PAD, START and END among them")
+    vocab_size: int = option(2003, "number of different tokens, PAD, START and END among them")
     context_length: int = option(128, "longest source and longest target (tokens)")
     n_encoder_layers: int = option(2, "blocks that read the source")
     n_decoder_layers: int = option(2, "blocks that write the target")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from partwise.errors import ConfigError
 from partwise.settings import check, option
-from partwise.text.config import TokenizerKind
+from partwise.text.config import MOST_PIECES, TokenizerKind
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class PairConfig:
     tokenizer: TokenizerKind | None = option(
         None, "a token is a character, a byte or a BPE piece; none: BPE, characters for a task"
     )
-    bpe_vocab_size: int = option(4096, "pieces of the BPE learned on both columns (tokens)")
+    bpe_vocab_size: int = option(2000, "pieces of the BPE learned on both columns (tokens)")
 
     val_fraction: float = option(0.05, "share of the pairs kept to choose the best weights by")
     test_fraction: float = option(0.05, "share of the pairs kept to score the translations by")
@@ -71,4 +71,10 @@ class PairConfig:
             raise ConfigError(
                 "bpe_vocab_size={value} is less than the 256 bytes; give 257 or more",
                 value=self.bpe_vocab_size,
+            )
+        if self.bpe_vocab_size > MOST_PIECES:
+            raise ConfigError(
+                "bpe_vocab_size={value} is more pieces than can be learned; give {most:,} or fewer",
+                value=self.bpe_vocab_size,
+                most=MOST_PIECES,
             )
