@@ -62,6 +62,8 @@ def usual(pairs: str, preset: str | None = None) -> Beginning:
         schedule="cosine",
         min_lr_ratio=0.02,
         eval_every=250,
+        # Batches of pairs have many shapes, and each would be compiled anew.
+        compile="off",
     )
     if task:
         # A task has one right answer, and a model that is sure of it.
