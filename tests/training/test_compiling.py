@@ -9,20 +9,23 @@ from torch import nn
 
 from partwise.machine import CompileCheck
 from partwise.messages import Notice
+from partwise.model.gpt import GPT
 from partwise.training import loop
-from partwise.training.compiling import LONG, choose_compile, shortest
+from partwise.training.compiling import LONG, NARROW, choose_compile, shortest
 from partwise.training.data import Batch
 from partwise.training.events import Said, Started
-from training.doubles import CONFIG, CONTEXT, ROWS, data, new_model, of, run
+from training.doubles import CONFIG, CONTEXT, MODEL, ROWS, data, new_model, of, run
 
 AUTO = replace(CONFIG, compile="auto")
 # The CPU that these tests are told of does 1e11 operations a second in float32.
 PEAK = 1e11
 
 
-def chosen(device: str = "cpu", total: int | None = 12, **changes: Any) -> tuple[bool, str]:
+def chosen(
+    device: str = "cpu", total: int | None = 12, model: GPT | None = None, **changes: Any
+) -> tuple[bool, str]:
     compiling, notice = choose_compile(
-        new_model(),
+        model or new_model(),
         replace(AUTO, **changes),
         data(),
         device=torch.device(device),
@@ -51,6 +54,15 @@ def test_a_long_run_is_compiled_and_a_short_one_is_not() -> None:
     compiling, line = chosen(total=enough - 2)
     assert not compiling
     assert "from 5 minutes on" in line
+
+
+def test_a_wide_model_is_not_compiled_on_a_cpu() -> None:
+    wide = new_model(replace(MODEL, d_model=NARROW + 2))
+    compiling, line = chosen(total=1 << 40, model=wide)
+    assert not compiling
+    assert f"a width of {NARROW + 2}" in line
+    assert chosen("cuda", total=1 << 40, model=wide)[0]
+    assert chosen(total=1 << 40, model=new_model(replace(MODEL, d_model=NARROW)))[0]
 
 
 def test_minutes_are_what_they_say_and_the_shorter_limit_counts() -> None:
