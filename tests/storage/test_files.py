@@ -1,7 +1,10 @@
 """JSON with kind, version and checksum: what was written comes back, anything else is refused."""
 
 import json
+import os
 import pickle
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partwise.errors import StorageError
-from partwise.storage import read_json, write_json
+from partwise.storage import read_json, write_json, write_output
 
 VALUES = st.recursive(
     st.none()
@@ -139,3 +142,34 @@ def test_a_pickle_is_never_opened(tmp_path: Path, protocol: int) -> None:
     with pytest.raises(StorageError, match="pickle"):
         read_json(path, kind="state", newest=2)
     assert not marker.exists()
+
+
+def test_output_is_written_through_a_link(tmp_path: Path) -> None:
+    target, link = tmp_path / "target.txt", tmp_path / "link.txt"
+    target.write_bytes(b"old")
+    link.symlink_to(target)
+    write_output(link, b"new")
+    assert link.is_symlink() and target.read_bytes() == b"new"
+    write_output(tmp_path / "deeper" / "plain.txt", b"new")
+    assert (tmp_path / "deeper" / "plain.txt").read_bytes() == b"new"
+
+
+def test_a_loop_of_links_is_refused_and_stays(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(StorageError, match="loop cannot be written"):
+        write_output(loop, b"new")
+    assert loop.is_symlink()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such pipes")
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    write_output(pipe, b"x" * 200_000)
+    reader.join(timeout=10)
+    assert read == [b"x" * 200_000]
+    assert pipe.is_fifo()

@@ -40,7 +40,7 @@ def run(said: Said) -> int:
         UsageError: there is no such benchmark.
     """
     from partwise.bench.measure import BENCHMARKS, Bench, table
-    from partwise.storage import write_atomic
+    from partwise.storage import write_output
 
     config = flags.given(said, "", BenchConfig)
     asked = flags.given(said, "", BenchFlags)
@@ -66,6 +66,6 @@ def run(said: Said) -> int:
     result = bench.result()
     text = json.dumps(result, ensure_ascii=False, indent=2)
     if asked.out is not None:
-        write_atomic(Path(asked.out), (text + "\n").encode("utf-8"))
+        write_output(Path(asked.out), (text + "\n").encode("utf-8"))
     say(text if asked.json else table(result), end="\n" if asked.json else "")
     return 0

@@ -52,7 +52,7 @@ def run(said: Said) -> int:
 
     from partwise.cli.speak import collect, speak
     from partwise.cli.which import named_or_newest
-    from partwise.storage import write_atomic
+    from partwise.storage import write_output
 
     found = named_or_newest(said.places, asked.runs_dir)
     model, tokenizer = found.model(asked.which, asked.device), found.tokenizer()
@@ -68,7 +68,7 @@ def run(said: Said) -> int:
         for notice in notices:
             remark(notice)
     if asked.out is not None:
-        write_atomic(Path(asked.out), _joined(texts).encode("utf-8", "replace"))
+        write_output(Path(asked.out), _joined(texts).encode("utf-8", "replace"))
     if asked.json:
         report_of = {
             "schema": 1,

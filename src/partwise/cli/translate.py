@@ -337,7 +337,7 @@ def _translate(found: "Translation", asked: TranslateFlags, search: SearchConfig
 
 
 def _align(found: "Translation", asked: TranslateFlags, search: SearchConfig) -> int:
-    from partwise.storage import write_atomic
+    from partwise.storage import write_output
 
     lines = _lines(asked.text)
     if len(lines) != 1:
@@ -350,7 +350,7 @@ def _align(found: "Translation", asked: TranslateFlags, search: SearchConfig) ->
     written, picture = found.alignment_picture(
         lines[0], layer=asked.layer, head=asked.head, config=search
     )
-    write_atomic(Path(asked.align), picture.encode("utf-8"))
+    write_output(Path(asked.align), picture.encode("utf-8"))
     if asked.json:
         report = {"schema": 1, "run": str(found.path), "translation": written, "out": asked.align}
         say(json.dumps(report, ensure_ascii=False))

@@ -7,6 +7,7 @@ the disk fills up. Nothing is ever unpickled: weights are safetensors, everythin
 from partwise.storage.files import read_json as read_json
 from partwise.storage.files import write_atomic as write_atomic
 from partwise.storage.files import write_json as write_json
+from partwise.storage.files import write_output as write_output
 from partwise.storage.folders import cache_folder as cache_folder
 from partwise.storage.folders import require_free as require_free
 from partwise.storage.folders import sweep as sweep

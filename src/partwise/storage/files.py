@@ -8,7 +8,7 @@ from typing import Any
 
 from partwise.errors import StorageError
 from partwise.storage.atomic import BINARY, partial
-from partwise.storage.faults import reading
+from partwise.storage.faults import reading, writing
 from partwise.storage.tensors import refuse_pickle
 
 
@@ -27,6 +27,28 @@ def write_atomic(path: Path, data: bytes) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def write_output(path: Path, data: bytes) -> None:
+    """Write `data` to whatever a user names: a file whole or not at all, a pipe or device as it is.
+
+    What stands behind a link is written, and the link stays.
+
+    Raises:
+        StorageError: it cannot be written to.
+    """
+    with writing(path):
+        target = Path(os.path.realpath(path))
+        if target.is_symlink():
+            target.stat()  # a loop of links, in the system's own words
+        if target.exists() and not target.is_file():
+            # Renamed over, /dev/null would be a null device no longer.
+            with target.open("wb", buffering=0) as stream:
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[stream.write(rest) :]
+            return
+    write_atomic(target, data)
 
 
 def write_json(path: Path, value: object, *, kind: str, version: int) -> None:
