@@ -14,10 +14,21 @@ from partwise.errors import ConfigError
 from partwise.messages import use_language
 from partwise.model.config import ModelConfig
 from partwise.sampling.config import SampleConfig
-from partwise.settings import build, check, checked, nearest, option, options, parse, plain
+from partwise.settings import (
+    MOST,
+    build,
+    check,
+    checked,
+    nearest,
+    option,
+    options,
+    parse,
+    plain,
+)
 from partwise.text.config import DataConfig
 from partwise.training.config import TrainConfig
 
+INTEGERS = st.integers(-MOST, MOST)
 CONFIGS = [ModelConfig, TrainConfig, DataConfig, SampleConfig]
 
 
@@ -41,15 +52,15 @@ class Example:
 
 
 SIMPLE = {
-    "count": st.integers(),
+    "count": INTEGERS,
     "share": st.floats(allow_nan=False),
     "on": st.booleans(),
     "word": st.text(st.characters(codec="utf-8")),
     "kind": st.sampled_from(["none", "some"]),
-    "limit": st.none() | st.integers(),
+    "limit": st.none() | INTEGERS,
     "rate": st.none() | st.floats(allow_nan=False),
     "place": st.none() | st.text(st.characters(codec="utf-8")).filter(lambda t: t != "none"),
-    "size": st.just("auto") | st.integers(),
+    "size": st.just("auto") | INTEGERS,
     "words": st.lists(st.text(st.characters(codec="utf-8"))).map(tuple),
 }
 
@@ -196,7 +207,7 @@ def test_words_that_mean_nothing_are_refused(name: str, word: str) -> None:
         parse(Example, name, word)
 
 
-@given(st.integers(), st.floats(allow_nan=False))
+@given(INTEGERS, st.floats(allow_nan=False))
 def test_any_number_can_be_typed(whole: int, number: float) -> None:
     assert parse(Example, "count", str(whole)) == whole
     assert parse(Example, "share", repr(number)) == number
@@ -221,3 +232,18 @@ def test_options_tell_what_a_user_meets() -> None:
 def test_settings_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         Example().count = 2  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("value", [2**63, -(2**63), 2**64, 10**30, 10**5000], ids=lambda _: "")
+def test_a_whole_number_that_no_file_can_hold_is_refused(value: int) -> None:
+    with pytest.raises(ConfigError, match=r"seed=.* is too big; .* 9,223,372,036,854,775,807"):
+        SampleConfig(seed=value)
+    with pytest.raises(ConfigError, match=r"lr=.*must be a finite number above 0"):
+        TrainConfig(lr=10**400)
+    assert SampleConfig(seed=2**63 - 1).seed == 2**63 - 1
+
+
+def test_of_many_names_the_first_few_are_offered() -> None:
+    assert nearest("zzz", [f"a{number:02}" for number in range(12)]).endswith("a11")
+    offered = nearest("zzz", [f"a{number:02}" for number in range(100)])
+    assert offered.endswith("a11, …") and offered.count("a") == 12

@@ -7,6 +7,8 @@ data and refuses an unknown name or a value of the wrong type, naming the neares
 import dataclasses
 import difflib
 import functools
+import math
+import sys
 import types
 import typing
 from collections.abc import Mapping
@@ -16,6 +18,11 @@ from partwise.errors import ConfigError
 from partwise.messages import Notice
 
 T = TypeVar("T")
+
+# What TOML, torch and safetensors can hold: 64 bits.
+MOST = 2**63 - 1
+# As many names as fit into one line.
+FEW = 12
 
 
 def option(default: T, help: str) -> T:
@@ -81,10 +88,10 @@ def _options(config: type[Any]) -> dict[str, Option]:
 
 
 def nearest(name: str, names: typing.Iterable[str]) -> str:
-    """The name that the user most likely meant, or every name when none is close."""
+    """The name that the user most likely meant, or what there is, the first of many, if none is."""
     known = list(names)
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return close[0] if close else ", ".join(known)
+    return close[0] if close else ", ".join(known[:FEW] + ["…"] * (len(known) > FEW))
 
 
 def checked(config: type[Any], name: str, value: object) -> Any:
@@ -101,9 +108,24 @@ def checked(config: type[Any], name: str, value: object) -> Any:
     if any(value == choice and type(value) is type(choice) for choice in field.choices):
         return value
     if type(value) in field.free:
+        if type(value) is int and not -MOST <= value <= MOST:
+            raise ConfigError(
+                "{name}={value} is too big; a whole number goes up to {most:,}",
+                name=name,
+                # Python writes no number of thousands of digits, and nobody reads one.
+                value=value if value.bit_length() < 200 else f"2^{value.bit_length() - 1}",
+                most=MOST,
+            )
         return value
     if float in field.free and type(value) is int:
-        return float(value)
+        # Past the largest float an int has no float; every field refuses what is not finite.
+        return (
+            float(value)
+            if abs(value) <= sys.float_info.max
+            else math.inf
+            if value > 0
+            else -math.inf
+        )
     if tuple in field.free and isinstance(value, list):
         return tuple(value)
     kinds: list[object] = [_kind(kind) for kind in field.free]

@@ -105,3 +105,8 @@ def test_plain_data_makes_a_config_and_unknown_names_are_refused():
 def test_every_help_line_has_a_twin():
     for option in options(ModelConfig).values():
         assert option.help in catalogue(), option.name
+
+
+def test_an_enormous_width_is_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match=r"n_heads .* would do"):
+        ModelConfig(d_model=2**61 - 1, n_heads=4)

@@ -130,6 +130,15 @@ def test_a_mistake_leaves_nothing(
     assert not Path("runs").exists()
 
 
+@pytest.mark.parametrize("size", [{"d_model": 10**9}, {"n_layers": 10**9}, {"d_model": 2**62}])
+def test_a_model_beyond_the_memory_is_refused_before_it_is_made(size: dict[str, int]) -> None:
+    (name,) = size
+    model = dataclasses.replace(MODEL, **size)
+    with pytest.raises(RunError, match=f"GB of memory; .*{name}={size[name]}"):
+        make("a", model=model)
+    assert not Path("runs").exists()
+
+
 def test_the_longest_context_that_fits_works() -> None:
     # 69 characters to validate on: 68 and the last one's target.
     run = make(model=dataclasses.replace(MODEL, context_length=68))

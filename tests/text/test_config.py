@@ -17,6 +17,8 @@ from partwise.text.config import DataConfig
         ({"bpe_sample": 0}, "bpe_sample=0 is too small; give 1 or more"),
         ({"shard_tokens": 0}, "shard_tokens=0 is too small; give 1 or more"),
         ({"workers": -1}, "workers=-1 is negative"),
+        ({"workers": 1_000_000}, "workers=1000000 is more than 256"),
+        ({"bpe_vocab_size": 10**9}, "bpe_vocab_size=1000000000 .* give 10,000,000 or fewer"),
         ({"errors": "ignore"}, "choose strict, replace"),
         ({"unknown": "keep"}, "choose refuse, skip"),
         ({"special_tokens": "yes"}, "true or false"),

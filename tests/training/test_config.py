@@ -27,6 +27,7 @@ from partwise.training.config import TrainConfig
         ({"lr": "fast"}, "lr='fast' has the wrong type"),
         ({"optimizer": "sgd"}, "optimizer='sgd' is not a choice; choose adamw, muon"),
         ({"learning_rat": 1}, "did you mean"),
+        ({"threads": 1_000_000}, "threads=1000000 is more than 1024"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused(changes: dict[str, Any], line: str) -> None:

@@ -175,7 +175,7 @@ class ModelConfig:
         if not self.attention:
             return
         if self.head_dim is None and self.d_model % self.n_heads:
-            fitting = [n for n in range(1, self.d_model + 1) if self.d_model % n == 0]
+            fitting = _divisors(self.d_model)
             near = sorted(sorted(fitting, key=lambda n: abs(n - self.n_heads))[:3])
             raise ConfigError(
                 "d_model={d_model} is not divisible by n_heads={n_heads}; n_heads {choices} would "
@@ -185,7 +185,7 @@ class ModelConfig:
                 choices=", ".join(map(str, near)),
             )
         if self.n_heads % self.key_value_heads:
-            fitting = [n for n in range(1, self.n_heads + 1) if self.n_heads % n == 0]
+            fitting = _divisors(self.n_heads)
             raise ConfigError(
                 "n_heads={n_heads} is not divisible by n_kv_heads={n_kv_heads}; n_kv_heads "
                 "{choices} would do",
@@ -255,3 +255,12 @@ class ModelConfig:
                 low=self.rope_low_frequency_factor,
                 high=self.rope_high_frequency_factor,
             )
+
+
+def _divisors(number: int) -> list[int]:
+    """The smaller divisors of a number, and what each leaves, in order.
+
+    Those up to a million are looked for, so that a mistyped number is not waited for.
+    """
+    small = [n for n in range(1, min(math.isqrt(number), 10**6) + 1) if number % n == 0]
+    return sorted({*small, *(number // n for n in small)})

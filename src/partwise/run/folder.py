@@ -20,7 +20,7 @@ from partwise.model.gpt import GPT
 from partwise.model.lora import add_lora, merge_lora
 from partwise.model.lora_config import LoraConfig
 from partwise.run.beginning import Beginning, fingerprint, require_known
-from partwise.run.places import free_place, refuse_taken, this_machine, versions
+from partwise.run.places import free_place, refuse_taken, require_memory, this_machine, versions
 from partwise.run.record import Ancestor, Record, Resolved, read_record, write_record
 from partwise.run.text import absolute, prepare_again, text_record
 from partwise.run.training import METRICS, SAMPLES, Sampled, sample_text, text_data, train_in
@@ -135,6 +135,7 @@ class Run:
         known = prepared.tokenizer if first is None else first.model
         model = dataclasses.replace(model, vocab_size=known.vocab_size)
         prepared.require_tokens(model.context_length)
+        require_memory(model)
         weights = None if first is None else first.weights_for(model)
         if first is not None and data.unknown == "refuse":
             require_known(prepared)

@@ -7,8 +7,10 @@ from typing import Any
 
 import partwise
 from partwise.errors import RunError
-from partwise.machine import describe
+from partwise.machine import describe, memory_bytes
 from partwise.machine.facts import version_of
+from partwise.model.config import ModelConfig
+from partwise.model.parameters import count_parameters
 from partwise.storage import cleaned
 
 
@@ -22,6 +24,25 @@ def refuse_taken(path: Path) -> None:
         raise RunError(
             "{path} exists already; go on with: partwise resume {path}, or give another --name",
             path=path,
+        )
+
+
+def require_memory(model: ModelConfig) -> None:
+    """Check that the weights alone fit into this machine's memory, before any is made.
+
+    Raises:
+        RunError: they do not; the line names both sizes.
+    """
+    weights, memory = 4 * count_parameters(model), memory_bytes()
+    if memory is not None and weights > memory:
+        raise RunError(
+            "a model of {parameters} parameters is {needed} GB of weights alone and this machine "
+            "has {memory} GB of memory; choose a smaller d_model={d_model} or n_layers={n_layers}",
+            parameters=f"{weights // 4:,}",
+            needed=f"{weights / 1e9:,.1f}",
+            memory=f"{memory / 1e9:,.1f}",
+            d_model=model.d_model,
+            n_layers=model.n_layers,
         )
 
 

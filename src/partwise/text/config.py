@@ -10,6 +10,11 @@ TokenizerKind = Literal["char", "byte", "bpe"]
 DecodingErrors = Literal["strict", "replace"]
 UnknownCharacters = Literal["refuse", "skip"]
 
+# Each worker holds a batch; more than these only wait for one another.
+MOST_WORKERS = 256
+# Room for each piece is taken before the first is learned.
+MOST_PIECES = 10_000_000
+
 
 @dataclass(frozen=True)
 class DataConfig:
@@ -54,6 +59,12 @@ class DataConfig:
                 "bpe_vocab_size={value} is less than the 256 bytes; give 257 or more",
                 value=self.bpe_vocab_size,
             )
+        if self.bpe_vocab_size > MOST_PIECES:
+            raise ConfigError(
+                "bpe_vocab_size={value} is more pieces than can be learned; give {most:,} or fewer",
+                value=self.bpe_vocab_size,
+                most=MOST_PIECES,
+            )
         for name in ("bpe_sample", "shard_tokens"):
             if getattr(self, name) < 1:
                 raise ConfigError(
@@ -61,5 +72,12 @@ class DataConfig:
                     name=name,
                     value=getattr(self, name),
                 )
+        if self.workers > MOST_WORKERS:
+            raise ConfigError(
+                "{name}={value} is more than {most}; give the number of cores",
+                name="workers",
+                value=self.workers,
+                most=MOST_WORKERS,
+            )
         if self.workers < 0:
             raise ConfigError("workers={value} is negative; give 0 or more", value=self.workers)

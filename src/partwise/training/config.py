@@ -12,6 +12,9 @@ Schedule = Literal["cosine", "linear", "wsd", "constant", "inverse_sqrt"]
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 Compile = Literal["auto", "on", "off"]
 
+# More than any machine has cores; a system out of threads ends the whole process.
+MOST_THREADS = 1024
+
 
 @dataclass(frozen=True)
 class TrainConfig:
@@ -98,6 +101,13 @@ class TrainConfig:
                 raise ConfigError(
                     "{name}={value} must be a finite number above 0", name=name, value=value
                 )
+        if self.threads is not None and self.threads > MOST_THREADS:
+            raise ConfigError(
+                "{name}={value} is more than {most}; give the number of cores",
+                name="threads",
+                value=self.threads,
+                most=MOST_THREADS,
+            )
         for name in ("warmup_steps", "sample_chars", "seed"):
             value = getattr(self, name)
             if value < 0:
