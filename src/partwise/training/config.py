@@ -41,7 +41,7 @@ class TrainConfig:
     lr: float = option(1e-3, "peak learning rate of AdamW")
     muon_lr: float = option(0.02, "peak learning rate of Muon")
     embedding_lr: float | None = option(None, "peak rate of embedding tables; none: as lr")
-    head_lr: float | None = option(None, "peak rate of the output layer; none: as lr")
+    head_lr: float | None = option(None, "peak rate of an untied output layer; none: as lr")
     beta1: float = option(0.9, "AdamW's decay of the gradient's mean")
     beta2: float = option(0.95, "AdamW's decay of the gradient's square")
     eps: float = option(1e-8, "AdamW's divisor floor")
@@ -67,7 +67,7 @@ class TrainConfig:
     dtype: Precision = option("auto", "numbers that matrix products are computed in")
     compile: Compile = option("auto", "compile the training step")
     device: str = option("auto", "auto, cpu, cuda, cuda:N or mps")
-    threads: int | None = option(None, "CPU threads; none: as many as there are cores")
+    threads: int | None = option(None, "CPU threads; none: as torch has, at most one a core")
 
     eval_every: int = option(250, "steps between evaluations")
     eval_tokens: int | None = option(
