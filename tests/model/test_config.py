@@ -45,6 +45,7 @@ REFUSED = [
         ["4.0"],
         {"rope_low_frequency_factor": 1.0},
     ),
+    ({"ngram": 9, "context_length": 8}, ["ngram=9", "ngram=8"], {"ngram": 8}),
     ({"dropout": 1.0}, ["dropout=1.0"], {"dropout": 0.9}),
     ({"n_layers": 0}, ["n_layers=0"], {"n_layers": 1}),
     ({"logit_soft_cap": math.inf}, ["inf"], {"logit_soft_cap": None}),

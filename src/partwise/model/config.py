@@ -240,6 +240,13 @@ class ModelConfig:
                 d_ff=self.d_ff,
                 d_model=self.d_model,
             )
+        if self.ngram > self.context_length:
+            raise ConfigError(
+                "ngram={ngram} is more than context_length={context_length}; "
+                "ngram={context_length} or less would do",
+                ngram=self.ngram,
+                context_length=self.context_length,
+            )
         if self.position == "sinusoidal" and self.d_model % 2:
             raise ConfigError(
                 "sinusoidal positions come in pairs of features and d_model={d_model} is odd; "
