@@ -166,6 +166,7 @@ def test_pairs_that_were_moved_can_be_named(work: Path, capsys: Captured) -> Non
         (["translate", "first"], 'say what to translate: partwise translate runs/first --text "…"'),
         (["translate", "first", "--steps", "9"], "is trained already; go on with --resume"),
         (["translate", "first", "--text", "le", "--compare"], "is trained already"),
+        (["translate", "first", "--text", "le", "--model.d-model", "8"], "is trained already"),
         (["translate", "first", "--align", "a.svg"], "--align draws one text and 0 are given"),
         (["translate", "first", "--text", "le", "--align", "."], "--align=. is a folder"),
         (["translate", "first", "--text", "é"], "é"),

@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 
 from partwise.translation import score
-from partwise.translation.score import copied, scored, unscored
+from partwise.translation.score import copied, scored, unscored, words_of
 
 PAIRS = [
     ("le chat dort sur le lit", "the cat sleeps on the bed"),
@@ -35,6 +35,22 @@ def test_bleu_is_sacrebleus() -> None:
     assert "version:" in found.signature
     assert scored("x", given[0], PAIRS).bleu == pytest.approx(100)
     assert unscored() is None
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("the cat sleeps", "13a"),
+        ("le chat {1} 你", "13a"),
+        ("保存 Python 文件到磁盘上去", "zh"),
+        ("ファイルを保存する", "char"),
+        ("บันทึกไฟล์", "char"),
+        ("파일을 저장합니다", "13a"),
+        ("", "13a"),
+    ],
+)
+def test_texts_without_spaces_are_cut_into_characters(text: str, cut: str) -> None:
+    assert words_of([text]) == cut
 
 
 def test_without_sacrebleu_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

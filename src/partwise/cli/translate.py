@@ -127,7 +127,9 @@ def run(said: Said) -> int:
     changes = flags.overrides(said, "train", TrainConfig)
     if asked.resume:
         return _resume(found, asked, search, changes)
-    if changes or asked.compare or asked.decoder_only:
+    changes |= flags.overrides(said, "model", Seq2SeqConfig)
+    changes |= flags.overrides(said, "data", PairConfig)
+    if changes or asked.preset is not None or asked.compare or asked.decoder_only:
         raise UsageError(
             "{run} is trained already; go on with --resume, or name the pairs for a new one",
             run=found.path,

@@ -88,11 +88,11 @@ def read_pairs(path: Path, config: PairConfig) -> tuple[Pair, ...]:
 
 def _lines(path: Path) -> Iterable[str]:
     with reading(path), path.open("rb") as file:
-        rest = ""
+        rest, first = "", True
         for block in decoded(file, str(path), "strict", BLOCK):
-            lines = (rest + block).split("\n")
-            rest = lines.pop()
-            yield from (line.removesuffix("\r").removeprefix("\ufeff") for line in lines)
+            lines = (rest + (block.removeprefix("\ufeff") if first else block)).split("\n")
+            rest, first = lines.pop(), False
+            yield from (line.removesuffix("\r") for line in lines)
         yield rest
 
 

@@ -21,6 +21,7 @@ from partwise.machine import git_state, pick_device
 from partwise.model.alignment import alignment
 from partwise.model.gpt import GPT
 from partwise.model.seq2seq import Seq2Seq
+from partwise.model.seq2seq_config import Seq2SeqConfig
 from partwise.run.places import free_place, refuse_taken, this_machine, versions
 from partwise.run.record import Resolved
 from partwise.run.training import METRICS, SAMPLES, Sampled, keep_sample, train_in
@@ -161,7 +162,7 @@ class Translation:
     @property
     def system(self) -> str:
         """What kind of model translates."""
-        two = not hasattr(self.record.model, "n_layers")
+        two = isinstance(self.record.model, Seq2SeqConfig)
         return "encoder-decoder" if two else "decoder-only"
 
     def train(
@@ -308,7 +309,7 @@ class Translation:
         """
         path = self.path / TEST
         with reading(path):
-            lines = path.read_text(encoding="utf-8").split("\n")
+            lines = path.read_bytes().decode("utf-8").split("\n")
         pairs = [tuple(line.split("\t")) for line in lines if line]
         if len(pairs) != self.record.text.test_pairs or any(len(pair) != 2 for pair in pairs):
             raise RunError(

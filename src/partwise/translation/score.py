@@ -8,6 +8,14 @@ from typing import Any
 from partwise.messages import Notice
 from partwise.text.pairs import Pair
 
+# Kana, Thai and Lao, Burmese, Khmer.
+SPACELESS = (
+    ("\u3041", "\u30ff"),
+    ("\u0e00", "\u0eff"),
+    ("\u1000", "\u109f"),
+    ("\u1780", "\u17ff"),
+)
+
 
 @dataclass(frozen=True)
 class Score:
@@ -46,10 +54,24 @@ def scored(system: str, written: Sequence[str], pairs: Sequence[Pair]) -> Score:
     judge = _sacrebleu()
     if judge is None:
         return Score(system, len(pairs), exact)
-    bleu = judge.BLEU()
+    bleu = judge.BLEU(tokenize=words_of(given))
     value = bleu.corpus_score(list(written), [given]).score
     chrf = judge.CHRF().corpus_score(list(written), [given]).score
     return Score(system, len(pairs), exact, value, chrf, str(bleu.get_signature()))
+
+
+def words_of(texts: Sequence[str]) -> str:
+    """How sacreBLEU is to cut these texts into words.
+
+    Texts of Chinese characters have no spaces between their words and are cut at each character,
+    and so are those of other scripts without spaces; all others are cut as at the WMT contests.
+    """
+    letters = [letter for text in texts for letter in text if letter.isalpha()]
+    chinese = sum("\u3400" <= letter <= "\u9fff" for letter in letters)
+    others = sum(any(first <= letter <= last for first, last in SPACELESS) for letter in letters)
+    if 3 * (chinese + others) <= len(letters):
+        return "13a"
+    return "char" if 20 * others > len(letters) else "zh"
 
 
 def copied(pairs: Sequence[Pair]) -> Score:
