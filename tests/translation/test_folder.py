@@ -23,6 +23,7 @@ from partwise.text.pair_config import PairConfig
 from partwise.training.config import TrainConfig
 from partwise.training.events import Evaluated, Finished
 from partwise.translation.folder import Translation
+from partwise.translation.looking import alignment_picture
 from partwise.translation.shape import Shape, decoder_alone
 
 MODEL = Seq2SeqConfig(
@@ -155,21 +156,21 @@ def test_a_decoder_alone_is_a_translator_too(tmp_path: Path) -> None:
     assert opened.score()[0].system == "decoder-only"
     assert len(opened.translate(["abc", "de"])) == 2
     with pytest.raises(RunError, match="has no cross-attention to look at"):
-        opened.alignment_picture("abc")
+        alignment_picture(opened, "abc")
 
 
 def test_a_picture_has_a_square_for_each_pair_of_tokens(trained: Path) -> None:
     run = Translation.open(trained)
     assert isinstance(run.model(), Seq2Seq)
-    written, picture = run.alignment_picture("abcd", config=SearchConfig(longer_by=2))
+    written, picture = alignment_picture(run, "abcd", config=SearchConfig(longer_by=2))
     assert written == run.translate(["abcd"], SearchConfig(longer_by=2))[0]
     assert picture.count("<rect") == 5 * (len(written) + 1)
-    one = run.alignment_picture("abcd", layer=0, head=1, config=SearchConfig(longer_by=2))[1]
+    one = alignment_picture(run, "abcd", layer=0, head=1, config=SearchConfig(longer_by=2))[1]
     assert one != picture
     with pytest.raises(RunError, match="layer=1 is none of the 1"):
-        run.alignment_picture("abcd", layer=1)
+        alignment_picture(run, "abcd", layer=1)
     with pytest.raises(RunError, match=r"head=-1 is none of the 2 .* give 0 to 1"):
-        run.alignment_picture("abcd", head=-1)
+        alignment_picture(run, "abcd", head=-1)
 
 
 def test_pairs_that_changed_are_refused(tmp_path: Path) -> None:

@@ -340,6 +340,7 @@ def _translate(found: "Translation", asked: TranslateFlags, search: SearchConfig
 
 def _align(found: "Translation", asked: TranslateFlags, search: SearchConfig) -> int:
     from partwise.storage import write_output
+    from partwise.translation.looking import alignment_picture
 
     lines = _lines(asked.text)
     if len(lines) != 1:
@@ -349,8 +350,8 @@ def _align(found: "Translation", asked: TranslateFlags, search: SearchConfig) ->
     assert asked.align is not None
     if not asked.align or Path(asked.align).is_dir():
         raise UsageError("--align={path} is a folder; give the name of a file", path=asked.align)
-    written, picture = found.alignment_picture(
-        lines[0], layer=asked.layer, head=asked.head, config=search
+    written, picture = alignment_picture(
+        found, lines[0], layer=asked.layer, head=asked.head, config=search
     )
     write_output(Path(asked.align), picture.encode("utf-8"))
     if asked.json:

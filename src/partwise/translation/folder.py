@@ -16,9 +16,8 @@ from typing import Any
 
 import torch
 
-from partwise.errors import PartwiseError, RunError
+from partwise.errors import RunError
 from partwise.machine import git_state, pick_device
-from partwise.model.alignment import alignment
 from partwise.model.gpt import GPT
 from partwise.model.seq2seq import Seq2Seq
 from partwise.model.seq2seq_config import Seq2SeqConfig
@@ -50,15 +49,14 @@ from partwise.training.events import Event, Said
 from partwise.training.listeners import read_metrics
 from partwise.training.plan import check_ends
 from partwise.translation.building import build_model, layout, marks
-from partwise.translation.picture import alignment_svg
+from partwise.translation.pairs import pairs_record, prepare_again
 from partwise.translation.record import (
-    PairsRecord,
     TranslationRecord,
     read_translation,
     write_translation,
 )
 from partwise.translation.score import Score, copied, scored
-from partwise.translation.shape import Shape, longest, parameters, with_vocabulary
+from partwise.translation.shape import Shape, longest, with_vocabulary
 
 TOKENIZER = "tokenizer.json"
 TEST = "test.tsv"
@@ -126,7 +124,7 @@ class Translation:
         model = with_vocabulary(model, prepared.tokenizer.vocab_size)
         record = TranslationRecord(
             created=datetime.now(UTC).isoformat(timespec="seconds"),
-            text=_pairs_record(pairs, prepared, model),
+            text=pairs_record(pairs, prepared, model),
             model=model,
             train=train,
             data=data,
@@ -200,7 +198,9 @@ class Translation:
                     "or train under another name",
                     run=self.path,
                 )
-            prepared = self.prepared or self._prepare_again(pairs)
+            prepared = self.prepared or prepare_again(
+                self.record, self.tokenizer(), run=self.path, pairs=pairs
+            )
             if settings is not None and settings != self.record.train:
                 check_ends(settings)
                 pick_device(settings.device)
@@ -363,61 +363,6 @@ class Translation:
         _, value = read_json(path, kind="partwise.scores", newest=1)
         return dict(value)
 
-    def alignment_picture(
-        self,
-        text: str,
-        *,
-        layer: int | None = None,
-        head: int | None = None,
-        config: SearchConfig | None = None,
-    ) -> tuple[str, str]:
-        """A translation of `text`, and an SVG of what the decoder looked at while it wrote it.
-
-        Args:
-            text: in the language of the sources.
-            layer, head: whose weights; none: the mean of all.
-            config: how the best translation is looked for; None: beam search.
-
-        Raises:
-            RunError: the model is a decoder alone, which has no cross-attention, or has no such
-                layer or head.
-            TextError, SamplingError: see `translate`.
-        """
-        model, tokenizer = self.model(), self.tokenizer()
-        if not isinstance(model, Seq2Seq):
-            raise RunError(
-                "{run} is a decoder alone and has no cross-attention to look at; train an "
-                "encoder-decoder",
-                run=self.path,
-            )
-        for what, value, count in (
-            ("layer", layer, model.config.n_decoder_layers),
-            ("head", head, model.config.n_heads),
-        ):
-            if value is not None and not 0 <= value < count:
-                raise RunError(
-                    "{what}={value} is none of the {count} that {run} has; give 0 to {last}",
-                    what=what,
-                    value=value,
-                    count=count,
-                    run=self.path,
-                    last=count - 1,
-                )
-        (written,) = self._translated(model, tokenizer, [text], config or SearchConfig())
-        known = marks(model.config)
-        read = [*map(int, tokenizer.encode(text)), known.end]
-        # The first token is written after START, END after the last one.
-        said = [known.start, *map(int, tokenizer.encode(written))]
-        weights = alignment(
-            model, torch.tensor([read]), torch.tensor([said]), layer=layer, head=head
-        )[0]
-        return written, alignment_svg(
-            weights.tolist(),
-            [*_shown(tokenizer, read[:-1]), "END"],
-            [*_shown(tokenizer, said[1:]), "END"],
-            f"{text} → {written}",
-        )
-
     def _translated(
         self,
         model: Seq2Seq | GPT,
@@ -443,50 +388,3 @@ class Translation:
     def _settle(self, chosen: Resolved) -> None:
         self.record = dataclasses.replace(self.record, resolved=chosen)
         write_translation(self.path, self.record)
-
-    def _prepare_again(self, pairs: str | None) -> PreparedPairs:
-        known = self.record.text
-        try:
-            prepared = prepare_pairs(
-                pairs or known.spec,
-                self.record.data,
-                longest=longest(self.record.model),
-                tokenizer=self.tokenizer(),
-            )
-        except PartwiseError as error:
-            raise RunError(
-                "the pairs of {run} cannot be opened again: {reason}; put them back, or say where "
-                "they are with --pairs",
-                run=self.path,
-                reason=error,
-            ) from error
-        if prepared.fingerprint != known.fingerprint:
-            raise RunError(
-                "the pairs {spec} have changed since {run} began: their fingerprint is {here} and "
-                "was {recorded}; bring the old ones back, or start a new run",
-                spec=prepared.spec,
-                run=self.path,
-                here=prepared.fingerprint[:12],
-                recorded=known.fingerprint[:12],
-            )
-        return prepared
-
-
-def _pairs_record(asked: str, prepared: PreparedPairs, model: Shape) -> PairsRecord:
-    return PairsRecord(
-        asked=asked,
-        spec=prepared.spec,
-        name=prepared.name,
-        fingerprint=prepared.fingerprint,
-        tokenizer=prepared.tokenizer.name,
-        tokenizer_fingerprint=prepared.tokenizer.fingerprint,
-        train_pairs=prepared.train.count,
-        validation_pairs=prepared.validation.count,
-        test_pairs=len(prepared.test),
-        parameters=parameters(model),
-    )
-
-
-def _shown(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
-    """Each token as it looks in the text, a space as ␣ where there is nothing else to see."""
-    return [tokenizer.decode([one]).replace(" ", "␣") for one in ids]
