@@ -77,8 +77,15 @@ def declare(parser: Parser) -> None:
         ),
         folder=True,
     )
-    parser.form("PAIRS", message("train a translator"))
-    parser.form('RUN --text "…"', message("translate with it"))
+    parser.form(
+        "PAIRS",
+        message(
+            "train on a file with two columns and a tab between them, on gettext:fr or another "
+            "language, or on a task: reverse, sort, dates"
+        ),
+    )
+    parser.form('RUN --text "…"', message("translate with a trained one"))
+    parser.form("RUN --resume", message("train it on"))
     flags.add(
         parser,
         "",
