@@ -169,6 +169,44 @@ def check(config: object) -> None:
             object.__setattr__(config, name, right)
 
 
+def at_least_one(config: object, *names: str) -> None:
+    """Refuse a number below 1 in these fields of a settings object; None is let through."""
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and value < 1:
+            raise ConfigError("{name}={value} is too small; give 1 or more", name=name, value=value)
+
+
+def above_zero(config: object, *names: str) -> None:
+    """Refuse what is not a finite number above 0 in these fields; None is let through."""
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and not 0 < value < math.inf:
+            raise ConfigError(
+                "{name}={value} must be a finite number above 0", name=name, value=value
+            )
+
+
+def not_negative(config: object, *names: str) -> None:
+    """Refuse a number below 0 in these fields; None is let through."""
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and value < 0:
+            raise ConfigError("{name}={value} is negative; give 0 or more", name=name, value=value)
+
+
+def share(config: object, *names: str) -> None:
+    """Refuse what is not from 0 to below 1 in these fields; None is let through."""
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and not 0 <= value < 1:
+            raise ConfigError(
+                "{name}={value} is not a share; give 0 or more and less than 1",
+                name=name,
+                value=value,
+            )
+
+
 def parse(config: type[Any], name: str, word: str) -> Any:
     """The value that `word`, typed on a command line, means for field `name`.
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from partwise.errors import ConfigError
-from partwise.settings import check, option
+from partwise.settings import at_least_one, check, option
 
 
 @dataclass(frozen=True)
@@ -20,13 +20,7 @@ class BenchConfig:
 
     def __post_init__(self) -> None:
         check(self)
-        for name in ("rounds", "megabytes"):
-            if getattr(self, name) < 1:
-                raise ConfigError(
-                    "{name}={value} is too small; give 1 or more",
-                    name=name,
-                    value=getattr(self, name),
-                )
+        at_least_one(self, "rounds", "megabytes")
         if not 0 < self.seconds < 3600:
             raise ConfigError(
                 "seconds={value} is not the length of a measurement; give more than 0 and less "

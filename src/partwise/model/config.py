@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from partwise.errors import ConfigError
-from partwise.settings import check, option
+from partwise.settings import above_zero, at_least_one, check, option, share
 
 Norm = Literal["layernorm", "rmsnorm", "batchnorm", "none"]
 NormPlacement = Literal["pre", "post", "none"]
@@ -146,30 +146,12 @@ class ModelConfig:
         return min(exact, 65_536 if self.ngram_rows is None else self.ngram_rows)
 
     def _check_sizes(self) -> None:
-        sizes = ["vocab_size", "context_length", "n_layers", "d_model", "n_heads", "n_kv_heads"]
-        sizes += ["head_dim", "window", "d_ff", "ngram", "ngram_rows", "rope_original_context"]
-        for name in sizes:
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(
-                    "{name}={value} is too small; give 1 or more", name=name, value=value
-                )
-        for name in ("dropout", "attention_dropout", "embedding_dropout"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < 1:
-                raise ConfigError(
-                    "{name}={value} is not a share; give 0 or more and less than 1",
-                    name=name,
-                    value=value,
-                )
-        positive = ["norm_eps", "rope_base", "rope_factor", "init_std", "logit_soft_cap"]
-        positive += ["rope_low_frequency_factor", "rope_high_frequency_factor"]
-        for name in positive:
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ConfigError(
-                    "{name}={value} must be a finite number above 0", name=name, value=value
-                )
+        at_least_one(self, "vocab_size", "context_length", "n_layers", "d_model", "n_heads")
+        at_least_one(self, "n_kv_heads", "head_dim", "window", "d_ff", "ngram", "ngram_rows")
+        at_least_one(self, "rope_original_context")
+        share(self, "dropout", "attention_dropout", "embedding_dropout")
+        above_zero(self, "norm_eps", "rope_base", "rope_factor", "init_std", "logit_soft_cap")
+        above_zero(self, "rope_low_frequency_factor", "rope_high_frequency_factor")
 
     def _check_heads(self) -> None:
         if not self.attention:

@@ -1,11 +1,10 @@
 """LoRA described by data: which matrices get a small addition, and how small."""
 
-import math
 from dataclasses import dataclass
 
 from partwise.errors import ConfigError
 from partwise.model.config import ModelConfig
-from partwise.settings import check, nearest, option
+from partwise.settings import above_zero, at_least_one, check, nearest, option, share
 
 TARGETS = ("qkv", "projection", "up", "gate", "down")
 
@@ -29,20 +28,9 @@ class LoraConfig:
 
     def __post_init__(self) -> None:
         check(self)
-        if self.rank is not None and self.rank < 1:
-            raise ConfigError(
-                "{name}={value} is too small; give 1 or more", name="rank", value=self.rank
-            )
-        if not 0 < self.alpha < math.inf:
-            raise ConfigError(
-                "{name}={value} must be a finite number above 0", name="alpha", value=self.alpha
-            )
-        if not 0 <= self.dropout < 1:
-            raise ConfigError(
-                "{name}={value} is not a share; give 0 or more and less than 1",
-                name="dropout",
-                value=self.dropout,
-            )
+        at_least_one(self, "rank")
+        above_zero(self, "alpha")
+        share(self, "dropout")
         if self.targets is not None:
             self._check_targets(self.targets)
 

@@ -24,7 +24,7 @@ from partwise.model.memory import (
     training_memory,
 )
 from partwise.model.parameters import approximation, approximation_gap, parameters_by_part
-from partwise.settings import check, option
+from partwise.settings import at_least_one, check, option
 
 # Tokens a parameter at which more parameters and more tokens pay equally for the same operations.
 # Source: Hoffmann et al. 2022, "Training Compute-Optimal Large Language Models", table 3.
@@ -51,12 +51,7 @@ class Workload:
 
     def __post_init__(self) -> None:
         check(self)
-        for name in ("batch_size", "context", "tokens", "texts"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(
-                    "{name}={value} is too small; give 1 or more", name=name, value=value
-                )
+        at_least_one(self, "batch_size", "context", "tokens", "texts")
         if not 0 < self.utilisation <= 1:
             raise ConfigError(
                 "utilisation={value} is not a share; give more than 0 and at most 1",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from partwise.errors import ConfigError
-from partwise.settings import check, option
+from partwise.settings import above_zero, at_least_one, check, not_negative, option
 
 Unknown = Literal["refuse", "skip"]
 SampleDtype = Literal["auto", "float32", "bfloat16"]
@@ -60,30 +60,15 @@ class SampleConfig:
                 "token",
                 value=self.temperature,
             )
-        if not 0 < self.repetition_penalty < math.inf:
-            raise ConfigError(
-                "{name}={value} must be a finite number above 0",
-                name="repetition_penalty",
-                value=self.repetition_penalty,
-            )
+        above_zero(self, "repetition_penalty")
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise ConfigError(
                 "top_p={value} is not a share; give more than 0 and at most 1", value=self.top_p
             )
         if self.min_p is not None and not 0 <= self.min_p <= 1:
             raise ConfigError("{name}={value} must be from 0 to 1", name="min_p", value=self.min_p)
-        for name in ("top_k", "count"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(
-                    "{name}={value} is too small; give 1 or more", name=name, value=value
-                )
-        for name in ("seed", "chars", "tokens"):
-            value = getattr(self, name)
-            if value is not None and value < 0:
-                raise ConfigError(
-                    "{name}={value} is negative; give 0 or more", name=name, value=value
-                )
+        at_least_one(self, "top_k", "count")
+        not_negative(self, "seed", "chars", "tokens")
         for text in self.stop:
             if not isinstance(text, str) or not text:
                 raise ConfigError(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from partwise.errors import ConfigError
-from partwise.settings import check, option
+from partwise.settings import at_least_one, check, not_negative, option
 
 
 @dataclass(frozen=True)
@@ -24,17 +24,9 @@ class SearchConfig:
 
     def __post_init__(self) -> None:
         check(self)
-        if self.beam < 1:
-            raise ConfigError(
-                "{name}={value} is too small; give 1 or more", name="beam", value=self.beam
-            )
+        at_least_one(self, "beam")
+        not_negative(self, "longer_by")
         if not 0 <= self.length_penalty <= 10:
             raise ConfigError(
                 "length_penalty={value} must be from 0 to 10", value=self.length_penalty
-            )
-        if self.longer_by < 0:
-            raise ConfigError(
-                "{name}={value} is negative; give 0 or more",
-                name="longer_by",
-                value=self.longer_by,
             )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from partwise.errors import ConfigError
-from partwise.settings import check, option
+from partwise.settings import at_least_one, check, option
 
 TokenizerKind = Literal["char", "byte", "bpe"]
 DecodingErrors = Literal["strict", "replace"]
@@ -65,13 +65,7 @@ class DataConfig:
                 value=self.bpe_vocab_size,
                 most=MOST_PIECES,
             )
-        for name in ("bpe_sample", "shard_tokens"):
-            if getattr(self, name) < 1:
-                raise ConfigError(
-                    "{name}={value} is too small; give 1 or more",
-                    name=name,
-                    value=getattr(self, name),
-                )
+        at_least_one(self, "bpe_sample", "shard_tokens")
         if self.workers > MOST_WORKERS:
             raise ConfigError(
                 "{name}={value} is more than {most}; give the number of cores",

@@ -1,11 +1,10 @@
 """How a model is trained: optimizer, schedule, batch, precision, evaluation and when to stop."""
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
 from partwise.errors import ConfigError
-from partwise.settings import check, option
+from partwise.settings import above_zero, at_least_one, check, not_negative, option, share
 
 Optimizer = Literal["adamw", "muon"]
 Schedule = Literal["cosine", "linear", "wsd", "constant", "inverse_sqrt"]
@@ -84,23 +83,13 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         check(self)
-        at_least_one = ["steps", "tokens", "patience", "batch_size", "accumulation", "threads"]
-        at_least_one += ["eval_every", "log_every", "checkpoint_every", "keep_checkpoints"]
-        at_least_one += ["eval_tokens"]
-        for name in at_least_one:
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(
-                    "{name}={value} is too small; give 1 or more", name=name, value=value
-                )
-        positive = ["epochs", "minutes", "target_loss", "lr", "muon_lr", "embedding_lr", "head_lr"]
-        positive += ["eps", "grad_clip"]
-        for name in positive:
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ConfigError(
-                    "{name}={value} must be a finite number above 0", name=name, value=value
-                )
+        at_least_one(self, "steps", "tokens", "patience", "batch_size", "accumulation", "threads")
+        at_least_one(self, "eval_every", "eval_tokens", "log_every")
+        at_least_one(self, "checkpoint_every", "keep_checkpoints")
+        above_zero(self, "epochs", "minutes", "target_loss", "lr", "muon_lr", "embedding_lr")
+        above_zero(self, "head_lr", "eps", "grad_clip")
+        not_negative(self, "warmup_steps", "sample_chars", "seed")
+        share(self, "beta1", "beta2", "muon_momentum", "label_smoothing", "ema_decay")
         if self.threads is not None and self.threads > MOST_THREADS:
             raise ConfigError(
                 "{name}={value} is more than {most}; give the number of cores",
@@ -108,21 +97,6 @@ class TrainConfig:
                 value=self.threads,
                 most=MOST_THREADS,
             )
-        for name in ("warmup_steps", "sample_chars", "seed"):
-            value = getattr(self, name)
-            if value < 0:
-                raise ConfigError(
-                    "{name}={value} is negative; give 0 or more", name=name, value=value
-                )
-        shares = ["beta1", "beta2", "muon_momentum", "label_smoothing", "ema_decay"]
-        for name in shares:
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < 1:
-                raise ConfigError(
-                    "{name}={value} is not a share; give 0 or more and less than 1",
-                    name=name,
-                    value=value,
-                )
         for name in ("min_lr_ratio", "decay_fraction", "weight_decay", "muon_weight_decay"):
             value = getattr(self, name)
             if not 0 <= value <= 1:
