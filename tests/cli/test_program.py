@@ -1,8 +1,10 @@
 """The command line as a whole: statuses, one-line mistakes, both languages, start-up."""
 
+import errno
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,10 @@ from hypothesis import strategies as st
 
 from partwise.cli import common, main
 from partwise.cli.commands import COMMANDS
+from partwise.cli.follow import watch
 from partwise.cli.parser import Parser
 from partwise.cli.program import DONE, FAULT, MISTAKE
+from partwise.cli.view import Opened
 from partwise.messages import use_language
 
 
@@ -240,3 +244,76 @@ def test_broken_pipe_is_quiet() -> None:
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")
+
+
+def in_shell(redirected: str, words: str = "runs") -> subprocess.CompletedProcess[str]:
+    command = f'"{sys.executable}" -m partwise {words} {redirected}'
+    surroundings = {**os.environ, "PARTWISE_LANG": "en"}
+    return subprocess.run(
+        ["sh", "-c", command], env=surroundings, capture_output=True, text=True, check=False
+    )
+
+
+@posix
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_no_fault(closed: str, tmp_path: Path) -> None:
+    ended = in_shell(closed, f"runs --runs-dir '{tmp_path}'")
+    assert (ended.returncode, ended.stderr) == (DONE, "")
+    wrong = in_shell(closed, "runz")
+    assert wrong.returncode == MISTAKE
+    assert "Traceback" not in wrong.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_behind_the_output_is_one_line() -> None:
+    ended = in_shell(">/dev/full", "--help")
+    assert ended.returncode == MISTAKE
+    assert ended.stderr == "partwise: standard output: No space left on device\n"
+    assert in_shell("2>/dev/full", "runz").returncode == MISTAKE
+
+
+@posix
+def test_a_deleted_folder_is_named_before_torch_is_asked(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    program = (
+        "import os, sys; from partwise.cli import main; "
+        "os.rmdir(os.getcwd()); sys.exit(main(['train', 'shakespeare']))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=gone,
+        env={**os.environ, "PARTWISE_LANG": "en"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == MISTAKE
+    assert ended.stderr == (
+        "partwise: the current folder was deleted; change into one that exists (cd)\n"
+    )
+
+
+def test_a_full_disk_behind_the_output_saves_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device")
+    asked: list[bool] = []
+
+    class Full:
+        def __call__(self, event: object) -> None:
+            raise full
+
+        def close(self) -> None:
+            return
+
+    def training(stop: Callable[[], bool]) -> Iterator[object]:
+        yield "a step"
+        asked.append(stop())
+
+    monkeypatch.setattr("partwise.cli.follow.view_for", lambda **kwargs: Full())
+    with pytest.raises(OSError, match="No space left") as caught:
+        watch(Opened("a", Path("a")), training, [], quiet=False, as_json=False)
+    assert caught.value is full
+    assert asked == [True]

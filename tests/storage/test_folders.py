@@ -121,3 +121,9 @@ def test_the_cache_is_where_the_user_says(tmp_path: Path, monkeypatch: pytest.Mo
     if sys.platform == "linux":
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         assert cache_folder() == tmp_path / "partwise"
+
+
+def test_a_user_without_a_home_is_told_of_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PARTWISE_CACHE", "~no-such-user-here/cache")
+    with pytest.raises(StorageError, match="set PARTWISE_CACHE"):
+        cache_folder()

@@ -36,7 +36,7 @@ def follow(
         The exit status.
 
     Raises:
-        BrokenPipeError: the reader of standard output went away; the run was saved.
+        OSError: standard output takes no more, or its reader went away; the run was saved.
     """
     interrupted, status = watch(
         Opened(run.name, run.path), begin, first, quiet=quiet, as_json=as_json
@@ -72,19 +72,19 @@ def watch(
         Whether it was interrupted, and the exit status of that.
 
     Raises:
-        BrokenPipeError: the reader of standard output went away; the run was saved.
+        OSError: standard output takes no more, or its reader went away; the run was saved.
     """
     view: View = view_for(quiet=quiet, as_json=as_json)
     finished = None
-    deaf = False
+    deaf: OSError | None = None
 
     def draw(event: object) -> None:
         nonlocal view, deaf
         try:
             view(event)
-        except BrokenPipeError:
-            # Nobody reads any more: save, as after Ctrl+C, and end.
-            view, deaf, stop.asked = QuietView(), True, True
+        except OSError as error:
+            # Nobody reads any more, or the disk behind a > is full: save, as after Ctrl+C, and end.
+            view, deaf, stop.asked = QuietView(), error, True
 
     with first_saves(message("saving the run; a second time ends at once, without saving")) as stop:
         try:
@@ -96,7 +96,7 @@ def watch(
                 draw(event)
         finally:
             view.close()
-    if deaf:
-        raise BrokenPipeError
+    if deaf is not None:
+        raise deaf
     interrupted = finished is not None and finished.reason == "interrupted"
     return interrupted, stop.status if interrupted else 0

@@ -4,10 +4,12 @@
 """
 
 import contextlib
+import errno
 import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 from partwise import __version__
 from partwise.cli import common
@@ -86,6 +88,7 @@ def dispatch(words: list[str]) -> int:
             nearest=nearest(name, COMMANDS),
         )
     command = COMMANDS[name]
+    _require_folder()
     module = command.load()
     parser = Parser(f"partwise {name}", command.summary)
     module.declare(parser)
@@ -100,11 +103,26 @@ def dispatch(words: list[str]) -> int:
     return module.run(said)
 
 
+def _require_folder() -> None:
+    """Check that the current folder stands; torch ends the process where it does not."""
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        raise UsageError(
+            "the current folder was deleted; change into one that exists (cd)"
+        ) from error
+
+
 def _explained(problem: Exception) -> tuple[str, int]:
     """One line and the exit status for what is not one of our own errors."""
-    if isinstance(problem, OSError) and problem.filename is not None:
-        reason = problem.strerror or type(problem).__name__
-        return message("{path}: {reason}", path=problem.filename, reason=reason), MISTAKE
+    if isinstance(problem, OSError):
+        reason = problem.strerror or str(problem) or type(problem).__name__
+        if problem.filename is not None:
+            return message("{path}: {reason}", path=problem.filename, reason=reason), MISTAKE
+        # Files name themselves (`partwise.storage.faults`), so only the standard streams are left.
+        if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+            _discard_output()
+            return message("standard output: {reason}", reason=reason), MISTAKE
     text = str(problem)
     # torch's own out-of-memory errors differ by device; torch may not even be loaded here.
     if isinstance(problem, MemoryError) or any(
@@ -130,7 +148,8 @@ def _tell(problem: BaseException | None, line: str, status: int, debug: bool) ->
         if debug and problem is not None:
             traceback.print_exception(problem, file=sys.stderr)
         remark(f"partwise: {visible(line)}")
-    except BrokenPipeError:
+    except OSError:
+        # There is nowhere left to say it; the status still does.
         _discard_output()
     return status
 
@@ -141,7 +160,7 @@ def _discard_output() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except BrokenPipeError:
+        except OSError:
             with contextlib.suppress(OSError, ValueError):
                 os.dup2(nothing, stream.fileno())
     os.close(nothing)

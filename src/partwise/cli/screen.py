@@ -20,7 +20,15 @@ PIPE_WIDTH = 10_000
 
 
 def prepare_streams() -> None:
-    """Write UTF-8 whatever the locale says; what a terminal cannot show becomes an escape."""
+    """Write UTF-8 whatever the locale says; what a terminal cannot show becomes an escape.
+
+    A stream that was closed before we began (`partwise … >&-`) reads or writes nothing; its number
+    is taken, so that no file that is opened later receives what was meant for it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nothing = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(nothing, mode, encoding="utf-8"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             if is_terminal(stream):

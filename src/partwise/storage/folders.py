@@ -109,7 +109,19 @@ def cache_folder() -> Path:
     """Where prepared texts and measurements may be kept; anything in it can be made again.
 
     `PARTWISE_CACHE`, else `partwise` in the system's folder for a user's caches.
+
+    Raises:
+        StorageError: the user has no home folder, as in some containers, or `~name` has none.
     """
+    try:
+        return _cache_folder()
+    except RuntimeError as error:
+        raise StorageError(
+            "there is no home folder to keep prepared texts in; set PARTWISE_CACHE to a whole path"
+        ) from error
+
+
+def _cache_folder() -> Path:
     named = os.environ.get("PARTWISE_CACHE")
     if named:
         return Path(named).expanduser()
