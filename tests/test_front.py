@@ -1,12 +1,15 @@
 """`import partwise as pw`: train, load and sample; public names load when they are used."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import partwise as pw
+from partwise.errors import ConfigError
 from partwise.training.events import Finished, Said
 
 WORDS = "the cat sat on the mat and the dog sat on the log\n"
@@ -90,3 +93,33 @@ def test_the_version_needs_no_torch() -> None:
         "sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({"text": 123}, "text=123 has the wrong type; give str, Path"),
+        ({"text": b"novel"}, "text=b'novel' has the wrong type"),
+        ({"model": 5}, "model=5 has the wrong type; give ModelConfig, str, None"),
+        ({"model": {"d_model": 32}}, "model={'d_model': 32} has the wrong type"),
+        ({"train": {"steps": 3}}, "give TrainConfig, None"),
+        ({"train": pw.ModelConfig()}, "give TrainConfig, None"),
+        ({"data": "char"}, "give DataConfig, None"),
+        ({"begin": 5}, "give Run, str, Path, None"),
+        ({"lora": 4}, "give LoraConfig, None"),
+        ({"name": 5}, "name=5 has the wrong type; give str, None"),
+        ({"root": 5}, "root=5 has the wrong type; give str, Path"),
+    ],
+)
+def test_an_argument_of_another_type_is_refused(given: dict[str, Any], wanted: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(wanted)):
+        pw.train(**{"text": "shakespeare", **given})
+
+
+def test_a_run_or_prompt_of_another_type_is_refused() -> None:
+    with pytest.raises(ConfigError, match="path=5 has the wrong type"):
+        pw.load(5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="run=None has the wrong type"):
+        pw.sample(None)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="prompt=None has the wrong type"):
+        pw.sample("a", None)  # type: ignore[arg-type]

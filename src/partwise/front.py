@@ -53,6 +53,14 @@ def train(
     Raises:
         PartwiseError: something in it makes no sense; nothing is written then.
     """
+    _hold("text", text, str, Path)
+    _hold("model", model, ModelConfig, str, None)
+    _hold("train", train, TrainConfig, None)
+    _hold("data", data, DataConfig, None)
+    _hold("begin", begin, Run, str, Path, None)
+    _hold("lora", lora, LoraConfig, None)
+    _hold("name", name, str, None)
+    _hold("root", root, str, Path)
     preset = model if isinstance(model, str) else None
     data, lora = data or DataConfig(), lora or LoraConfig()
     earlier = None
@@ -117,6 +125,7 @@ def load(path: str | Path) -> Run:
     Raises:
         RunError: there is none, it is damaged, or a newer Partwise wrote it.
     """
+    _hold("path", path, str, Path)
     return Run.open(find(path))
 
 
@@ -132,6 +141,8 @@ def sample(run: Run | str | Path, prompt: str = "", **settings: object) -> str:
         ConfigError: a setting is unknown or makes no sense.
         PartwiseError: the run has no checkpoint, or the prompt has unknown characters.
     """
+    _hold("run", run, Run, str, Path)
+    _hold("prompt", prompt, str)
     config = build(SampleConfig, settings)
     if config.count != 1:
         raise ConfigError(
@@ -144,3 +155,19 @@ def sample(run: Run | str | Path, prompt: str = "", **settings: object) -> str:
 
 def _fields(config: object) -> set[str]:
     return set(dataclasses.asdict(config))  # type: ignore[call-overload]
+
+
+def _hold(name: str, value: object, *kinds: type | None) -> None:
+    """Hold an argument to its types, so that a wrong one is neither ignored nor found out late.
+
+    Raises:
+        ConfigError: it has another.
+    """
+    if any(value is None if kind is None else isinstance(value, kind) for kind in kinds):
+        return
+    raise ConfigError(
+        "{name}={value!r} has the wrong type; give {wanted}",
+        name=name,
+        value=value,
+        wanted=", ".join("None" if kind is None else kind.__name__ for kind in kinds),
+    )
