@@ -14,6 +14,7 @@ from partwise.storage import write_json
 from partwise.training import checkpoint as checkpoints
 from partwise.training.checkpoint import (
     Checkpoint,
+    has_best,
     load,
     load_best,
     load_latest,
@@ -324,3 +325,21 @@ def test_weights_of_another_model_are_refused_by_name_and_shape() -> None:
         load_weights(new_model(), wide)
     with pytest.raises(RunError, match=r"blocks\.1"):
         load_weights(new_model(replace(MODEL, n_layers=1)), weights_of(new_model()))
+
+
+def test_a_pointer_that_is_gone_is_found_again(tmp_path: Path) -> None:
+    assert not has_best(tmp_path)
+    save(tmp_path, moment(1, best_step=1), is_best=True, keep=2)
+    save(tmp_path, moment(2, best_step=1), is_best=False, keep=2)
+    for which in ("best", "last"):
+        (tmp_path / "checkpoints" / f"{which}.json").unlink()
+    assert has_best(tmp_path)
+    assert load(tmp_path, "best").step == 1
+    assert load(tmp_path, "last").step == 2
+
+
+def test_what_was_never_judged_has_no_best(tmp_path: Path) -> None:
+    save(tmp_path, moment(1), is_best=False, keep=2)
+    assert not has_best(tmp_path)
+    with pytest.raises(RunError, match="no best checkpoint yet"):
+        load_best(tmp_path)

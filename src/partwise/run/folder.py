@@ -38,7 +38,7 @@ from partwise.text.config import DataConfig
 from partwise.text.prepare import Prepared, Progress, prepare
 from partwise.text.tokenizers import Tokenizer, load_tokenizer
 from partwise.text.turns import in_turn
-from partwise.training.checkpoint import Which, load_weights, weights_of, weights_to_use
+from partwise.training.checkpoint import Which, has_best, load_weights, weights_of, weights_to_use
 from partwise.training.config import TrainConfig
 from partwise.training.evaluate import never
 from partwise.training.events import Event, Said
@@ -292,7 +292,7 @@ class Run:
             RunError: there is no checkpoint yet.
             StorageError: it is damaged.
         """
-        if which == "best" and not (self.path / "checkpoints" / "best.json").exists():
+        if which == "best" and not has_best(self.path):
             which = "last"
         weights = weights_to_use(self.path, which)
         if not self.record.lora.on:

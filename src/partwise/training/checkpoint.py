@@ -128,6 +128,16 @@ def has_checkpoints(folder: Path) -> bool:
     return bool(_folders(folder / "checkpoints"))
 
 
+def has_best(folder: Path) -> bool:
+    """Whether a checkpoint of the run folder was found to be the best.
+
+    Raises:
+        StorageError: the newest checkpoint, which would tell, is damaged.
+    """
+    root = folder / "checkpoints"
+    return (root / "best.json").exists() or _found_again(root, "best") is not None
+
+
 def load_latest(folder: Path) -> tuple[Checkpoint | None, list[Notice]]:
     """The newest checkpoint that is whole; damaged ones are set aside.
 
@@ -255,12 +265,24 @@ def _pointed(folder: Path, which: Which) -> Path:
     root = folder / "checkpoints"
     pointer = root / f"{which}.json"
     if not pointer.exists():
+        found = _found_again(root, which)
+        if found is not None:
+            return found
         raise RunError(
             "{folder} has no {which} checkpoint yet; train it first", folder=folder, which=which
         )
     _, value = read_json(pointer, kind="pointer", newest=_VERSION)
     # Only the number is believed: a name could lead out of the run folder.
     return root / f"step-{int(value['step']):06d}"
+
+
+def _found_again(root: Path, which: Which) -> Path | None:
+    """What a pointer that is gone must have named, as the newest checkpoint has it."""
+    newest = _folders(root)[-1:]
+    if not newest or which == "last":
+        return newest[0] if newest else None
+    best = _state(newest[0]).get("progress", {}).get("best_step")
+    return None if best is None else root / f"step-{best:06d}"
 
 
 def _prune(root: Path, keep: int) -> None:
