@@ -35,6 +35,10 @@ def test_bleu_is_sacrebleus() -> None:
     assert "version:" in found.signature
     assert scored("x", given[0], PAIRS).bleu == pytest.approx(100)
     assert unscored() is None
+    # Single words have no four in a row, and a BLEU of 0 would say nothing.
+    words = [("abc", "cba"), ("de", "ed")]
+    assert scored("x", ["cba", "ed"], words).bleu is None
+    assert scored("x", ["cba", "ed"], words).chrf == pytest.approx(100)
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def usual(pairs: str, preset: str | None = None) -> Beginning:
     )
     if task:
         # A task has one right answer, and a model that is sure of it.
-        train = replace(train, steps=1000, label_smoothing=0.0)
+        train = replace(train, steps=1500, label_smoothing=0.0)
     return Beginning(name, seq2seq_preset(name), train)
 
 
