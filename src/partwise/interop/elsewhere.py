@@ -1,7 +1,7 @@
 """What vLLM and llama.cpp make of a folder that transformers opens, as far as their sources tell.
 
-Neither is run here. Read, as of 2026: vLLM's GPT-2, Arcee and Apertus; llama.cpp's converter and its
-gpt2, llama, arcee and qwen3. What is said of other forms follows from these.
+Neither is run here. Read, as of 2026: vLLM's GPT-2, Arcee and Apertus; llama.cpp's converter and
+its gpt2, llama, arcee and qwen3. What is said of other forms follows from these.
 """
 
 from collections.abc import Iterator
