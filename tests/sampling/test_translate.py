@@ -105,9 +105,7 @@ def test_the_mode_of_the_model_stays() -> None:
 
 def test_a_text_that_is_too_long_or_unknown_is_named() -> None:
     assert translated(False, ["a" * 15], beam=1)
-    with pytest.raises(
-        SamplingError, match="has 16 tokens and the model reads 15"
-    ):
+    with pytest.raises(SamplingError, match="has 16 tokens and the model reads 15"):
         translated(False, ["a" * 16])
     with pytest.raises(TextError, match="z"):
         translated(False, ["abz"])
