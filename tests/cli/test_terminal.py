@@ -113,10 +113,12 @@ def on_a_terminal(work: Path, *words: str, **environment: str) -> tuple[int, str
 
     master, slave = pty.openpty()
     termios.tcsetwinsize(slave, (24, 60))
+    # What runs the tests may say how wide its own terminal is.
+    inherited = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
     process = subprocess.Popen(
         [*COMMAND, *words],
         cwd=work,
-        env={"TERM": "xterm", **os.environ, "OMP_NUM_THREADS": "1", **environment},
+        env={"TERM": "xterm", **inherited, "OMP_NUM_THREADS": "1", **environment},
         stdin=slave,
         stdout=slave,
         stderr=slave,
