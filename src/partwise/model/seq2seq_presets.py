@@ -78,9 +78,8 @@ def _small() -> dict[str, Seq2SeqConfig]:
     """The models of `partwise translate` when nothing is said about their size.
 
     No paper's: the original's parts at sizes that two CPU cores train in minutes, `pair` for
-    sentences and `task` for tasks on characters. The norm stands before each sublayer, because so
-    they learn in a third of the steps (see docs/translate.md); `norm_placement="post"` is the
-    original's.
+    sentences and `task` for tasks on characters. The norm stands before each sublayer, as they
+    learn faster so (measured in docs/translate.md); `norm_placement="post"` is the original's.
     """
     pair = Seq2SeqConfig(
         context_length=128,

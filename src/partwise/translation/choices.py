@@ -35,8 +35,8 @@ class Beginning:
 def usual(pairs: str, preset: str | None = None) -> Beginning:
     """What suits the pairs that a user named.
 
-    Label smoothing and Adam's constants are the paper's. Muon and a cosine are not, and learn in a
-    fraction of the steps; `--train.optimizer adamw --train.schedule inverse_sqrt` is the paper's.
+    Label smoothing and Adam's constants are the paper's. Muon and a cosine are not, and learned
+    faster here; `--train.optimizer adamw --train.schedule inverse_sqrt` is the paper's.
 
     Args:
         pairs: what `open_pairs` takes.
