@@ -10,7 +10,7 @@ from torch import nn
 from partwise.machine import CompileCheck
 from partwise.messages import Notice
 from partwise.model.gpt import GPT
-from partwise.training import loop
+from partwise.training import compiling
 from partwise.training.compiling import LONG, NARROW, choose_compile, shortest
 from partwise.training.data import Batch
 from partwise.training.events import Said, Started
@@ -107,12 +107,12 @@ def test_batches_of_several_shapes_are_not_compiled(monkeypatch: pytest.MonkeyPa
 
 def test_the_loop_says_it_and_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
     check = CompileCheck(True, Notice("works"))
-    monkeypatch.setattr(loop, "compile_check", lambda device: check)
+    monkeypatch.setattr(compiling, "compile_check", lambda device: check)
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
-    _, events = run(AUTO)
+    _, events = run(AUTO, optimizer="muon")
     assert not of(Started, events)[0].compiled
     assert sum("not compiled" in str(said.notice) for said in of(Said, events)) == 1
     monkeypatch.setattr("partwise.training.compiling.LONG", 0.0)
-    _, events = run(AUTO)
+    _, events = run(AUTO, optimizer="muon")
     assert of(Started, events)[0].compiled
     assert sum("compiling: " in str(said.notice) for said in of(Said, events)) == 1

@@ -14,7 +14,7 @@ from partwise.errors import ConfigError
 from partwise.machine import CompileCheck
 from partwise.messages import Notice
 from partwise.settings import options
-from partwise.training import loop
+from partwise.training import compiling
 from partwise.training.config import TrainConfig
 from partwise.training.data import Data
 from partwise.training.events import Evaluated, Finished, Saved, Started, Stepped
@@ -68,7 +68,7 @@ ELSEWHERE = {"device", "sample_chars", "tensorboard", "wandb"}
 def compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """A compiler that leaves everything as it is, and takes no time."""
     check = CompileCheck(True, Notice("works"))
-    monkeypatch.setattr(loop, "compile_check", lambda device: check)
+    monkeypatch.setattr(compiling, "compile_check", lambda device: check)
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
 
 

@@ -15,7 +15,7 @@ from partwise.machine import CompileCheck
 from partwise.messages import Notice
 from partwise.model.gpt import GPT
 from partwise.text.batches import ahead, windows
-from partwise.training import loop
+from partwise.training import compiling, loop
 from partwise.training.checkpoint import load
 from partwise.training.config import TrainConfig
 from partwise.training.evaluate import evaluate
@@ -461,7 +461,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
 
     def set_to(works: bool) -> None:
         check = CompileCheck(works, Notice("not compiled: no compiler here"))
-        monkeypatch.setattr(loop, "compile_check", lambda device: check)
+        monkeypatch.setattr(compiling, "compile_check", lambda device: check)
 
     return set_to
 
@@ -484,10 +484,10 @@ def test_a_compiler_that_fails_on_the_model_costs_one_line(
         raise RuntimeError("cannot lower this")
 
     monkeypatch.setattr(torch, "compile", fails)
-    model, events = run(compile="on")
+    model, events = run(compile="on", optimizer="muon")
     assert sum("cannot lower this" in str(said.notice) for said in of(Said, events)) == 1
     assert of(Started, events)[0].compiled is False
-    assert equal(model, run()[0])
+    assert equal(model, run(optimizer="muon")[0])
 
 
 def test_what_compiles_is_used_from_the_first_step(
@@ -495,9 +495,9 @@ def test_what_compiles_is_used_from_the_first_step(
 ) -> None:
     compiler(True)
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
-    model, events = run(compile="on")
+    model, events = run(compile="on", optimizer="muon")
     assert of(Started, events)[0].compiled is True
-    assert equal(model, run()[0])
+    assert equal(model, run(optimizer="muon")[0])
 
 
 def test_threads_are_set_for_the_run_alone() -> None:

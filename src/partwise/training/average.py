@@ -26,9 +26,14 @@ class Average:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self._names = [name for name, _ in trained(model)]
-        self._weights = [parameter.detach() for _, parameter in trained(model)]
+        self._parameters = [parameter for _, parameter in trained(model)]
         self._means = [weight.clone() for weight in self._weights]
         self._decay = decay
+
+    @property
+    def _weights(self) -> list[Tensor]:
+        # Looked up each time: a compiled step gives the parameters another place in memory.
+        return [parameter.detach() for parameter in self._parameters]
 
     def update(self, step: int) -> None:
         """Take the weights of step `step`, from 1, into the mean."""

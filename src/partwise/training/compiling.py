@@ -1,4 +1,4 @@
-"""Whether the training step is compiled, where the settings leave that open.
+"""Whether the training step is compiled, where the settings leave that open; and compiling it.
 
 On a CPU the compiler takes as long as a short run, and it speeds up what lies between the matrix
 products, which is much of a narrow model and little of a wide one. So what is compiled is a narrow
@@ -7,14 +7,21 @@ what this CPU multiplies at best: not from a clock that runs along, so that the 
 the same each time.
 """
 
-import torch
-from torch import nn
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from partwise.machine import peak_flops
+import torch
+from torch import Tensor, nn
+
+from partwise.machine import compile_check, peak_flops
 from partwise.messages import Notice
 from partwise.model.gpt import GPT
 from partwise.training.config import TrainConfig
 from partwise.training.data import Data
+from partwise.training.objective import Objective, first_line
+from partwise.training.step import Step
+from partwise.training.whole_step import WholeStep, unsuited, whole_step
 
 # Training time from which a CPU compiles (seconds); the compiler takes about a minute.
 LONG = 300.0
@@ -109,3 +116,68 @@ def shortest(
         tokens = steps * data.train.batch_size * data.train.context_length
         limits.append(6 * weights * tokens / peak)
     return min(limits, default=None)
+
+
+class Compiled(NamedTuple):
+    """What came of compiling.
+
+    Args:
+        step: the step to take.
+        notice: one line about it; None where nothing is worth saying.
+        seconds: what it took.
+    """
+
+    step: Step
+    notice: Notice | None
+    seconds: float
+
+
+def compile_step(
+    usual: Step,
+    objective: Objective,
+    optimizers: Sequence[torch.optim.Optimizer],
+    config: TrainConfig,
+    inputs: Tensor,
+    targets: Tensor,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Compiled:
+    """Compile a small model's step as a whole, and of other models the loss and its gradient.
+
+    Args:
+        usual: the step of many operations, which is taken where the compiler fails.
+        objective: the loss, eager so far.
+        optimizers: what `build_optimizers` made, with the memory of a resumed run.
+        config: the settings.
+        inputs, targets: a batch (B, T).
+        clock: seconds that compiling is counted in.
+    """
+    start = clock()
+    step = usual
+    check = compile_check(objective.device.type)
+    notice: Notice | None = check.reason
+    if check.works:
+        notice = unsuited(objective, optimizers, config, inputs)
+        if notice is None:
+            try:
+                step = whole_step(objective, optimizers, config, usual, inputs.shape)
+                notice = _about(step)
+            # What a missing or broken compiler raises is not documented and differs by platform.
+            except Exception as error:
+                notice = Notice(
+                    "not compiled: the compiler failed ({reason}); training goes on without it",
+                    reason=first_line(error),
+                )
+        else:
+            rows = config.batch_size // config.accumulation
+            refusal = objective.compile(inputs[:rows], targets[:rows], config.label_smoothing)
+            notice = refusal or (notice if objective.device.type == "cpu" else None)
+    return Compiled(step, notice, clock() - start)
+
+
+def _about(step: WholeStep) -> Notice:
+    if step.seconds == 0.0:
+        return Notice("compiled: each step is one function, which is kept from an earlier run")
+    return Notice(
+        "compiled: each step is one function; that took {seconds:.0f} s and is kept for other runs",
+        seconds=step.seconds,
+    )

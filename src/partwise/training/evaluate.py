@@ -75,7 +75,7 @@ def time_evaluation(
     objective: Objective, data: Data, config: TrainConfig, clock: Callable[[], float]
 ) -> float:
     """Seconds that an evaluation takes, judged by two batches of it."""
-    rows = config.batch_size // config.accumulation
+    rows = objective.evaluated_rows or config.batch_size // config.accumulation
     context_length = data.train.context_length
     tokens = min(len(data.validation), config.eval_tokens or len(data.validation))
     sample = min(tokens, 2 * rows * context_length)

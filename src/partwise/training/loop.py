@@ -16,12 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from partwise.errors import RunError
-from partwise.machine import compile_check, pick_device, pick_precision
-from partwise.messages import Notice
+from partwise.machine import pick_device, pick_precision
 from partwise.model.gpt import GPT
 from partwise.storage import sweep
 from partwise.training.checkpoint import has_checkpoints, load_latest, save
-from partwise.training.compiling import choose_compile
+from partwise.training.compiling import choose_compile, compile_step
 from partwise.training.config import TrainConfig
 from partwise.training.data import Data
 from partwise.training.evaluate import evaluate, never, time_evaluation
@@ -134,13 +133,13 @@ def train(
         )
         if about_compiling is not None:
             yield Said(about_compiling)
+        compile_seconds = 0.0
         if compiling:
-            check = compile_check(device.type)
-            refusal: Notice | None = check.reason
-            if check.works:
-                refusal = objective.compile(inputs[:rows], targets[:rows], config.label_smoothing)
-            if refusal is not None:
-                yield Said(refusal)
+            step, about_compiling, compile_seconds = compile_step(
+                step, objective, state.optimizers, config, inputs, targets, clock
+            )
+            if about_compiling is not None:
+                yield Said(about_compiling)
 
         # --- Say what begins ----------------------------------------------------------------------
         budget = None if config.minutes is None else 60 * config.minutes
@@ -155,6 +154,7 @@ def train(
             compiled=objective.compiled,
             threads=torch.get_num_threads(),
             resumed=saved_at is not None,
+            compile_seconds=compile_seconds,
         )
         changes = state.changes(objective)
         if changes is not None:
@@ -196,7 +196,7 @@ def train(
                         data.validation,
                         windows=data.windows,
                         context_length=data.train.context_length,
-                        batch_size=rows,
+                        batch_size=objective.evaluated_rows or rows,
                         limit=config.eval_tokens,
                         objective=objective,
                         stop=stop,

@@ -1,5 +1,7 @@
 """The loss of one batch: cross-entropy of the next token, eager or compiled, in any precision."""
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -28,6 +30,8 @@ class Objective:
         self.precision = precision or Precision(self.device, torch.float32)
         self._compiled = self._loss
         self._compiled_shape: torch.Size | None = None
+        self._evaluate: Callable[[Tensor, Tensor], Tensor] | None = None
+        self._evaluated_shape: torch.Size | None = None
 
     def __call__(self, inputs: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
         """The mean loss of a batch.
@@ -37,6 +41,10 @@ class Objective:
             targets: the ids that follow them (B, T).
             smoothing: share of each target spread over all tokens.
         """
+        if self._evaluate is not None and inputs.shape == self._evaluated_shape:
+            judging = not self.model.training and not torch.is_grad_enabled()
+            if judging and smoothing == 0.0:
+                return self._evaluate(inputs, targets)
         # Another shape, such as a split's last short window, would be compiled anew for one use.
         if inputs.shape == self._compiled_shape:
             return self._compiled(inputs, targets, smoothing)
@@ -55,7 +63,21 @@ class Objective:
     @property
     def compiled(self) -> bool:
         """Whether batches of the usual shape run compiled."""
-        return self._compiled_shape is not None
+        return self._compiled_shape is not None or self._evaluated_shape is not None
+
+    @property
+    def evaluated_rows(self) -> int | None:
+        """Rows of the batches that evaluations should have; None where it does not matter."""
+        return None if self._evaluated_shape is None else self._evaluated_shape[0]
+
+    def evaluate_by(self, shape: torch.Size, function: Callable[[Tensor, Tensor], Tensor]) -> None:
+        """Let `function` compute the loss of batches of one shape in evaluation mode.
+
+        Args:
+            shape: of inputs and targets.
+            function: (inputs, targets) -> mean loss; no gradient is asked of it.
+        """
+        self._evaluated_shape, self._evaluate = shape, function
 
     def compile(self, inputs: Tensor, targets: Tensor, smoothing: float) -> Notice | None:
         """Compile for batches of this shape, trying both directions once on the given batch.
@@ -81,7 +103,7 @@ class Objective:
             self._compiled = self._loss
             return Notice(
                 "not compiled: the compiler failed ({reason}); training goes on without it",
-                reason=_first_line(error),
+                reason=first_line(error),
             )
         finally:
             model.train(was_training)
@@ -108,6 +130,7 @@ def upload(batch: Batch, device: torch.device) -> tuple[Tensor, Tensor]:
     return inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True)
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What an error says first, or its kind."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
