@@ -52,9 +52,9 @@ def preparation_cases(megabytes: int) -> Iterator[list[Case]]:
         yield [
             Case("preparation", Notice("characters"), "MB/s", characters),
             Case("preparation", Notice("bytes"), "MB/s", by_bytes),
-            Case("preparation", Notice("BPE, merges given"), "MB/s", pieces),
+            Case("preparation, BPE", Notice("BPE, merges given"), "MB/s", pieces),
             Case(
-                "preparation",
+                "preparation, BPE",
                 Notice("BPE, the tokenizers library alone on lines in memory"),
                 "MB/s",
                 library,

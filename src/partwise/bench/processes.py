@@ -12,18 +12,23 @@ from partwise.bench.cases import Case
 from partwise.bench.text import write_words
 from partwise.messages import Notice
 
-# Run before the command's own words, so that the child itself says what it held at its peak.
+# Run before the command's own words, so that the child itself says what it held at its peak. Linux
+# counts what its parent held before the child began, except in the field read here.
 _PEAK = (
-    "import resource, runpy, sys\n"
+    "import runpy, sys\n"
     "sys.argv = ['partwise', *sys.argv[1:]]\n"
     "try:\n"
     "    runpy.run_module('partwise', run_name='__main__')\n"
     "except SystemExit as end:\n"
     "    assert not end.code, end.code\n"
-    "finally:\n"
-    "    scale = 1 if sys.platform == 'darwin' else 1024\n"
-    "    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale\n"
-    "    sys.stderr.write(f'\\n{peak}')\n"
+    "if sys.platform == 'linux':\n"
+    "    with open('/proc/self/status', encoding='ascii') as status:\n"
+    "        lines = dict(line.split(':', 1) for line in status)\n"
+    "    peak = int(lines['VmHWM'].split()[0]) * 1024\n"
+    "else:\n"
+    "    import resource\n"
+    "    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+    "sys.stderr.write(f'\\n{peak}')\n"
 )
 
 
