@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from partwise.machine import can_compile
 from partwise.model.config import ModelConfig
 from partwise.run import Run
 from partwise.text.config import DataConfig
@@ -208,6 +209,19 @@ def test_a_hundred_kills(nursery: Nursery, tmp_path: Path, text: Path) -> None:
         if struck >= 100:
             return
     pytest.fail(f"only {struck} kills struck")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_killed_runs_of_one_function_a_step_end_in_the_same_bits(
+    nursery: Nursery, tmp_path: Path, text: Path
+) -> None:
+    if not can_compile():
+        pytest.skip("no compiler here")
+    train = dataclasses.replace(TRAIN, optimizer="adamw", accumulation=1, compile="on")
+    assert straight_and_killed(nursery, tmp_path, text, train, kills=8) >= 4
+    run = Run.open(tmp_path / "straight")
+    assert run.record.resolved is not None and run.record.resolved.compiled
 
 
 def test_interrupted_runs_end_in_the_same_bits(tmp_path: Path, text: Path) -> None:

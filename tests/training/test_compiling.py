@@ -108,11 +108,12 @@ def test_batches_of_several_shapes_are_not_compiled(monkeypatch: pytest.MonkeyPa
 def test_the_loop_says_it_and_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
     check = CompileCheck(True, Notice("works"))
     monkeypatch.setattr(compiling, "compile_check", lambda device: check)
+    monkeypatch.setattr(compiling, "is_small", lambda *_: False)
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
-    _, events = run(AUTO, optimizer="muon")
+    _, events = run(AUTO)
     assert not of(Started, events)[0].compiled
     assert sum("not compiled" in str(said.notice) for said in of(Said, events)) == 1
     monkeypatch.setattr("partwise.training.compiling.LONG", 0.0)
-    _, events = run(AUTO, optimizer="muon")
+    _, events = run(AUTO)
     assert of(Started, events)[0].compiled
     assert sum("compiling: " in str(said.notice) for said in of(Said, events)) == 1

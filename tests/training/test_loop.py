@@ -462,6 +462,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
     def set_to(works: bool) -> None:
         check = CompileCheck(works, Notice("not compiled: no compiler here"))
         monkeypatch.setattr(compiling, "compile_check", lambda device: check)
+        monkeypatch.setattr(compiling, "is_small", lambda *_: False)
 
     return set_to
 
@@ -484,10 +485,10 @@ def test_a_compiler_that_fails_on_the_model_costs_one_line(
         raise RuntimeError("cannot lower this")
 
     monkeypatch.setattr(torch, "compile", fails)
-    model, events = run(compile="on", optimizer="muon")
+    model, events = run(compile="on")
     assert sum("cannot lower this" in str(said.notice) for said in of(Said, events)) == 1
     assert of(Started, events)[0].compiled is False
-    assert equal(model, run(optimizer="muon")[0])
+    assert equal(model, run()[0])
 
 
 def test_what_compiles_is_used_from_the_first_step(
@@ -495,9 +496,9 @@ def test_what_compiles_is_used_from_the_first_step(
 ) -> None:
     compiler(True)
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
-    model, events = run(compile="on", optimizer="muon")
+    model, events = run(compile="on")
     assert of(Started, events)[0].compiled is True
-    assert equal(model, run(optimizer="muon")[0])
+    assert equal(model, run()[0])
 
 
 def test_threads_are_set_for_the_run_alone() -> None:

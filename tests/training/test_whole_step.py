@@ -25,9 +25,10 @@ from partwise.training.events import Evaluated, Said, Started, Stepped
 from partwise.training.flat import ALIGNED, Layout
 from partwise.training.objective import Objective, upload
 from partwise.training.optim import build_optimizers, pack
-from partwise.training.package import load_package, traced
+from partwise.training.package import has_package, load_package, traced
+from partwise.training.precision import Precision
 from partwise.training.step import Step, make_step, seed_step
-from training.doubles import CONFIG, MODEL, data, equal, new_model, of, run
+from training.doubles import CONFIG, CONTEXT, MODEL, ROWS, data, equal, new_model, of, run
 
 CPU = torch.device("cpu")
 QUIET = replace(MODEL, dropout=0.0)
@@ -92,9 +93,8 @@ def ids(config: ModelConfig, rows: int = 6) -> tuple[Tensor, Tensor]:
     return inputs, targets
 
 
-def refusal(model: nn.Module, train: TrainConfig, inputs: Tensor) -> str:
-    objective = Objective(model)
-    reason = whole_step.unsuited(objective, build_optimizers(model, train), train, inputs)
+def refusal(model: nn.Module, train: TrainConfig = CONFIG) -> str:
+    reason = whole_step.unsuited(Objective(model), train)
     return "" if reason is None else str(reason)
 
 
@@ -113,7 +113,7 @@ def same_numbers(config: ModelConfig) -> None:
     config = replace(config, dropout=0.0, attention_dropout=0.0, embedding_dropout=0.0)
     train = replace(CONFIG, batch_size=6, grad_clip=0.5, label_smoothing=0.1, head_lr=2e-3)
     inputs, targets = ids(config)
-    if refusal(GPT(config), train, inputs):
+    if refusal(GPT(config)):
         assert config.norm == "batchnorm"
         return
     found = []
@@ -247,23 +247,52 @@ def test_a_dropped_share_follows_from_seed_and_step(uncompiled: None) -> None:
 
 
 def test_what_does_not_suit_it_is_refused() -> None:
-    inputs, _ = upload(data().train.batch(0), CPU)
-    assert refusal(new_model(), CONFIG, inputs) == ""
-    assert "optimizer=adamw" in refusal(new_model(), replace(CONFIG, optimizer="muon"), inputs)
-    assert "accumulation=1" in refusal(new_model(), replace(CONFIG, accumulation=2), inputs)
+    assert refusal(new_model()) == ""
+    assert "optimizer=adamw" in refusal(new_model(), replace(CONFIG, optimizer="muon"))
+    assert "accumulation=1" in refusal(new_model(), replace(CONFIG, accumulation=2))
     batchnorm = next(config for config in CONFIGURATIONS if config.norm == "batchnorm")
-    assert "by gradients" in refusal(GPT(batchnorm), CONFIG, inputs)
+    assert "gradients train" in refusal(GPT(batchnorm))
     frozen = new_model()
     frozen.token_embedding.weight.requires_grad_(False)
-    assert "by gradients" in refusal(frozen, CONFIG, inputs)
+    assert "gradients train" in refusal(frozen)
     watched = new_model()
     watched.blocks[0].register_forward_hook(lambda *_: None)
-    assert "ordinary model" in refusal(watched, CONFIG, inputs)
+    assert "a hook is inside" in refusal(watched)
     weighed = new_model()
     weighed.token_embedding.weight.register_hook(lambda gradient: gradient)
-    assert "ordinary model" in refusal(weighed, CONFIG, inputs)
-    large = GPT(replace(MODEL, d_model=512, n_layers=3, context_length=64))
-    assert "small models" in refusal(large, CONFIG, torch.zeros(64, 64, dtype=torch.int64))
+    assert "a hook is inside" in refusal(weighed)
+    low = whole_step.unsuited(Objective(new_model(), Precision(CPU, torch.bfloat16)), CONFIG)
+    assert "float32 alone" in str(low)
+
+
+def test_what_is_small_follows_from_model_and_batch() -> None:
+    assert whole_step.is_small(Objective(new_model()), torch.Size((ROWS, CONTEXT)))
+    large = Objective(GPT(replace(MODEL, d_model=512, n_layers=3, context_length=64)))
+    assert not whole_step.is_small(large, torch.Size((64, 64)))
+    assert whole_step.is_small(large, torch.Size((1, 8)))
+    assert not whole_step.is_small(Objective(nn.Linear(2, 2)), torch.Size((1, 8)))
+
+
+def test_a_small_model_that_it_does_not_suit_stays_as_it_is(uncompiled: None) -> None:
+    model, events = run(compile="on", optimizer="muon")
+    assert of(Started, events)[0].compiled is False
+    assert sum("not compiled: " in str(said.notice) for said in of(Said, events)) == 1
+    assert equal(model, run(optimizer="muon")[0])
+
+
+def test_a_trained_model_is_evaluated_by_what_was_compiled(uncompiled: None) -> None:
+    objective = Objective(new_model(QUIET).eval())
+    whole_step.compile_evaluations(objective)
+    rows = objective.evaluated_rows
+    assert rows is not None and not objective.model.training
+    inputs, targets = ids(QUIET, rows)
+    with torch.no_grad():
+        fast = objective(inputs, targets).item()
+    assert fast == pytest.approx(objective(inputs, targets).item(), rel=1e-5)
+    watched = Objective(new_model(QUIET))
+    watched.model.register_forward_hook(lambda *_: None)
+    whole_step.compile_evaluations(watched)
+    assert watched.evaluated_rows is None
 
 
 def test_a_failure_of_the_compiler_costs_one_line(
@@ -328,7 +357,9 @@ def test_what_was_compiled_is_kept(counted: list[Any], tmp_path: Path) -> None:
     def load(what: dict[str, Any]) -> package.Package:
         return load_package(what, lambda: doubled, lambda: [torch.ones(3)])
 
+    assert not has_package({"what": 1})
     assert load({"what": 1}).seconds > 0.0
+    assert has_package({"what": 1})
     assert load({"what": 1}).seconds == 0.0
     assert len(counted) == 1
     load({"what": 2})

@@ -21,7 +21,7 @@ from partwise.training.config import TrainConfig
 from partwise.training.data import Data
 from partwise.training.objective import Objective, first_line
 from partwise.training.step import Step
-from partwise.training.whole_step import WholeStep, unsuited, whole_step
+from partwise.training.whole_step import WholeStep, is_kept, is_small, unsuited, whole_step
 
 # Training time from which a CPU compiles (seconds); the compiler takes about a minute.
 LONG = 300.0
@@ -132,6 +132,16 @@ class Compiled(NamedTuple):
     seconds: float
 
 
+def foretell(objective: Objective, config: TrainConfig, inputs: Tensor) -> Notice | None:
+    """What to say before `compile_step`, where that takes long; arguments as there."""
+    model = objective.model
+    if not is_small(objective, inputs.shape) or unsuited(objective, config) is not None:
+        return None
+    if not isinstance(model, GPT) or is_kept(model, config, inputs.shape):
+        return None
+    return Notice("compiling: each step becomes one function, which takes up to a minute, once")
+
+
 def compile_step(
     usual: Step,
     objective: Objective,
@@ -155,8 +165,8 @@ def compile_step(
     step = usual
     check = compile_check(objective.device.type)
     notice: Notice | None = check.reason
-    if check.works:
-        notice = unsuited(objective, optimizers, config, inputs)
+    if check.works and is_small(objective, inputs.shape):
+        notice = unsuited(objective, config)
         if notice is None:
             try:
                 step = whole_step(objective, optimizers, config, usual, inputs.shape)
@@ -167,10 +177,9 @@ def compile_step(
                     "not compiled: the compiler failed ({reason}); training goes on without it",
                     reason=first_line(error),
                 )
-        else:
-            rows = config.batch_size // config.accumulation
-            refusal = objective.compile(inputs[:rows], targets[:rows], config.label_smoothing)
-            notice = refusal or (notice if objective.device.type == "cpu" else None)
+    elif check.works:
+        rows = config.batch_size // config.accumulation
+        notice = objective.compile(inputs[:rows], targets[:rows], config.label_smoothing)
     return Compiled(step, notice, clock() - start)
 
 

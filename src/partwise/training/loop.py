@@ -20,7 +20,7 @@ from partwise.machine import pick_device, pick_precision
 from partwise.model.gpt import GPT
 from partwise.storage import sweep
 from partwise.training.checkpoint import has_checkpoints, load_latest, save
-from partwise.training.compiling import choose_compile, compile_step
+from partwise.training.compiling import choose_compile, compile_step, foretell
 from partwise.training.config import TrainConfig
 from partwise.training.data import Data
 from partwise.training.evaluate import evaluate, never, time_evaluation
@@ -135,6 +135,9 @@ def train(
             yield Said(about_compiling)
         compile_seconds = 0.0
         if compiling:
+            soon = foretell(objective, config, inputs)
+            if soon is not None:
+                yield Said(soon)
             step, about_compiling, compile_seconds = compile_step(
                 step, objective, state.optimizers, config, inputs, targets, clock
             )

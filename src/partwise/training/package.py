@@ -8,6 +8,7 @@ import hashlib
 import json
 import platform
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -69,7 +70,7 @@ def load_package(
     Raises:
         Exception: whatever a missing or broken compiler raises, which is not documented.
     """
-    folder = cache_folder() / "compiled"
+    folder = _folder()
     key = _key(what)
     for path in sorted(folder.glob(f"{key}.*")):
         with suppress(Exception):
@@ -78,10 +79,22 @@ def load_package(
         path.unlink(missing_ok=True)
     start = time.perf_counter()
     examples = inputs()
-    library = _compiled(traced(function(), examples), examples)
+    with warnings.catch_warnings():
+        # torch's compiler warns of itself.
+        warnings.simplefilter("ignore")
+        library = _compiled(traced(function(), examples), examples)
     path = folder / (key + library.suffix)
     write_atomic(path, library.read_bytes())
     return Package(path, time.perf_counter() - start)
+
+
+def has_package(what: dict[str, Any]) -> bool:
+    """Whether `load_package` would find its code in the cache; `what` as there."""
+    return any(_folder().glob(f"{_key(what)}.*"))
+
+
+def _folder() -> Path:
+    return cache_folder() / "compiled"
 
 
 def traced(function: Function, inputs: Sequence[Tensor]) -> fx.GraphModule:

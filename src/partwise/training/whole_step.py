@@ -8,7 +8,9 @@ everything else, checkpoints among it, sees what it always sees.
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,12 +23,13 @@ from partwise.training.feature_major import FeatureMajor, stored, turned
 from partwise.training.flat import Layout
 from partwise.training.objective import IGNORED, Objective
 from partwise.training.optim import set_rate, trained
-from partwise.training.package import Function, load_package
+from partwise.training.package import Function, has_package, load_package
 from partwise.training.step import Step, Update
 
-# Multiplications a step beyond which matrix products, which a compiler makes no faster, are most of
-# it (see docs/decisions.md).
-SMALL = 2e9
+# Multiplications a step up to which a model is small. Measured with torch 2.13 on one core of a
+# Xeon: a whole step takes a quarter of the usual one's time at 3e7 (the ladder's rung 5), 0.6 of it
+# at 3e8, and 0.8 at 6e8, where matrix products, which a compiler makes no faster, are most of it.
+SMALL = 3e8
 
 # Tokens of a batch that is evaluated at once: its activations fit into a core's cache.
 EVALUATED_AT_ONCE = 2048
@@ -61,10 +64,9 @@ class WholeStep:
         self._clip = config.grad_clip
         self._usual = usual
         clipped, smoothing = self._clip is not None, config.label_smoothing
-        what = {"what": "step", "batch": list(shape), "smoothing": smoothing, "clipped": clipped}
         length = weights.layout.length
         package = load_package(
-            {**what, "model": asdict(weights.model.config)},
+            _what_step(weights.model, config, shape),
             lambda: _step(weights, smoothing, clipped),
             lambda: [
                 *(torch.rand(length) for _ in range(5)),
@@ -234,8 +236,7 @@ def compile_evaluation(objective: Objective, weights: Weights, context_length: i
     Raises:
         Exception: the compiler fails.
     """
-    rows = max(1, EVALUATED_AT_ONCE // context_length)
-    shape = torch.Size((rows, context_length))
+    shape = _evaluated(context_length)
 
     def function() -> Function:
         weights.model.eval()
@@ -247,7 +248,7 @@ def compile_evaluation(objective: Objective, weights: Weights, context_length: i
         return loss
 
     package = load_package(
-        {"what": "evaluation", "batch": list(shape), "model": asdict(weights.model.config)},
+        _what_evaluation(weights.model, shape),
         function,
         lambda: [
             torch.rand(weights.layout.length),
@@ -288,50 +289,92 @@ def whole_step(
     return step
 
 
-def unsuited(
-    objective: Objective,
-    optimizers: Sequence[torch.optim.Optimizer],
-    config: TrainConfig,
-    inputs: Tensor,
-) -> Notice | None:
-    """Why a training's step is not one function, or None.
+def is_kept(model: GPT, config: TrainConfig, shape: torch.Size) -> bool:
+    """Whether `whole_step` would find its code compiled; arguments as there."""
+    evaluated = _evaluated(shape[1])
+    return has_package(_what_step(model, config, shape)) and has_package(
+        _what_evaluation(model, evaluated)
+    )
+
+
+def _evaluated(context_length: int) -> torch.Size:
+    return torch.Size((max(1, EVALUATED_AT_ONCE // context_length), context_length))
+
+
+def _what_step(model: GPT, config: TrainConfig, shape: torch.Size) -> dict[str, Any]:
+    return {
+        "what": "step",
+        "model": asdict(model.config),
+        "batch": list(shape),
+        "smoothing": config.label_smoothing,
+        "clipped": config.grad_clip is not None,
+    }
+
+
+def _what_evaluation(model: GPT, shape: torch.Size) -> dict[str, Any]:
+    return {"what": "evaluation", "model": asdict(model.config), "batch": list(shape)}
+
+
+def compile_evaluations(objective: Objective) -> None:
+    """Compile the evaluations of a model that was trained in whole steps, where that suits it.
+
+    What is put into the model afterwards, such as a hook, is not seen by evaluations.
 
     Args:
-        objective, optimizers, config: as for `whole_step`.
-        inputs: token ids (B, T).
+        objective: the loss of the model, eager so far; it stays so where the compiler fails.
     """
     model = objective.model
-    if objective.device.type != "cpu" or objective.precision.dtype != torch.float32:
-        return Notice("compiled in parts: a step is one function in float32 on the CPU alone")
-    if config.optimizer != "adamw" or len(optimizers) != 1 or config.accumulation > 1:
+    if not is_small(objective, torch.Size((EVALUATED_AT_ONCE,))) or unsuited(objective):
+        return
+    assert isinstance(model, GPT)
+    was_training = model.training
+    weights = Weights(model)
+    weights.settle()
+    # The training said already what the compiler does not do here.
+    with suppress(Exception):
+        compile_evaluation(objective, weights, model.config.context_length)
+    model.train(was_training)
+
+
+def is_small(objective: Objective, shape: torch.Size) -> bool:
+    """Whether steps of this model are too small to fill their operations, on the CPU.
+
+    Args:
+        objective: the loss of the model.
+        shape: of a batch.
+    """
+    model = objective.model
+    if objective.device.type != "cpu" or type(model) is not GPT:
+        return False
+    weights = sum(part.weight.numel() for part in model.modules() if isinstance(part, nn.Linear))
+    # Forward, and backward towards the input and the weight.
+    return 3.0 * weights * shape.numel() <= SMALL
+
+
+def unsuited(objective: Objective, config: TrainConfig | None = None) -> Notice | None:
+    """Why a small model's step is not one function, or None.
+
+    Args:
+        objective: the loss of the model.
+        config: its training; None: evaluations alone.
+    """
+    model = objective.model
+    if objective.precision.dtype != torch.float32:
+        return Notice("not compiled: a small model gains by it in float32 alone")
+    if config is not None and (config.optimizer != "adamw" or config.accumulation > 1):
         return Notice(
-            "compiled in parts: a step is one function with optimizer=adamw and accumulation=1 "
-            "alone"
+            "not compiled: a small model gains by it with optimizer=adamw and accumulation=1 alone"
         )
-    if type(model) is not GPT or _watched(model):
-        return Notice("compiled in parts: a step is one function of an ordinary model alone")
+    if _watched(model):
+        return Notice(
+            "not compiled: a small model gains by it as a whole alone, and a hook is inside"
+        )
     kept = {id(value) for value in model.state_dict(keep_vars=True).values()}
     if kept != {id(parameter) for _, parameter in trained(model)}:
         return Notice(
-            "compiled in parts: a step is one function where all that a model keeps is trained by "
-            "gradients"
-        )
-    if work(model, inputs.shape) > SMALL:
-        return Notice(
-            "compiled in parts: a step is one function in small models alone, which this is not"
+            "not compiled: a small model gains by it where gradients train all that it keeps"
         )
     return None
-
-
-def work(model: GPT, shape: torch.Size) -> float:
-    """About how many multiplications a step takes: three for each weight of a matrix and token.
-
-    Args:
-        model: the model.
-        shape: of a batch (B, T).
-    """
-    weights = sum(part.weight.numel() for part in model.modules() if isinstance(part, nn.Linear))
-    return 3.0 * weights * shape.numel()
 
 
 def _watched(model: nn.Module) -> bool:
