@@ -21,7 +21,7 @@ from partwise.errors import ConfigError, PartwiseError
 from partwise.messages import Notice, catalogue, language, message, use_language
 
 SOURCE = Path(partwise.__file__).parent
-FILES = sorted(SOURCE.rglob("*.py"))
+FILES = sorted(path for path in SOURCE.rglob("*.py") if "node_modules" not in path.parts)
 CATALOGUES = sorted((SOURCE / "messages" / "zh").glob("*.toml"))
 ERRORS = {
     name
