@@ -13,11 +13,7 @@ from partwise.model.alignment import alignment
 from partwise.model.decoder import DecoderBlock
 from partwise.model.seq2seq import Seq2Seq
 from partwise.model.seq2seq_config import Seq2SeqConfig
-from partwise.model.seq2seq_presets import (
-    SEQ2SEQ_PRESETS,
-    seq2seq_parameters,
-    seq2seq_preset,
-)
+from partwise.model.seq2seq_presets import SEQ2SEQ_PRESETS, seq2seq_preset
 from partwise.model.trace import first_non_finite, trace
 
 TINY = {
@@ -238,14 +234,6 @@ def test_side_by_side_is_one_after_the_other() -> None:
     assert torch.equal(model(torch.stack((source, target), dim=1)), model(source, target))
 
 
-@pytest.mark.parametrize("changes", VARIANTS)
-def test_parameters_are_counted_exactly(changes: dict[str, object]) -> None:
-    config = tiny(**changes)
-    assert sum(seq2seq_parameters(config).values()) == sum(
-        parameter.numel() for parameter in Seq2Seq(config).parameters()
-    )
-
-
 @pytest.mark.parametrize(
     ("name", "exact", "published"),
     # Vaswani et al. (2017), table 3, rows "base" and "big"; the exact counts are worked out below.
@@ -260,7 +248,7 @@ def test_presets_have_the_published_size(name: str, exact: int, published: float
     by_hand += layers * (2 * attention + feedforward + 3 * 2 * width)
     with torch.device("meta"):
         built = sum(parameter.numel() for parameter in Seq2Seq(config).parameters())
-    assert built == by_hand == exact == sum(seq2seq_parameters(config).values())
+    assert built == by_hand == exact
     assert abs(built / published - 1) < 0.035
 
 

@@ -9,6 +9,7 @@ PARTS = {
     "position": Notice("positions"),
     "ngram": Notice("n-gram tables"),
     "attention": Notice("attention"),
+    "cross_attention": Notice("cross-attention"),
     "feedforward": Notice("feed-forward layers"),
     "norms": Notice("norms"),
     "head": Notice("output layer"),
@@ -21,8 +22,8 @@ Line = tuple[str, str]
 def parts(found: Size) -> list[Line]:
     """The exact count, part by part, and 12 N d^2 beside it."""
     lines = [(message("parameters"), f"{found.parameters:,}")]
-    for name, number in found.parameters_by_part.items():
-        lines.append((_inner(str(PARTS[name])), f"{number:,}"))
+    for name, part in PARTS.items():
+        lines.append((_inner(str(part)), f"{found.parameters_by_part.get(name, 0):,}"))
     lines.append((message("12 N d²"), f"{found.approximation_12nd2:,}"))
     lines.append((_inner(message("its error")), share(found.approximation_error)))
     return lines

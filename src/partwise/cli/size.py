@@ -15,8 +15,19 @@ from partwise.model.accelerators import ACCELERATORS
 from partwise.model.config import ModelConfig
 from partwise.model.parameters import count_parameters
 from partwise.model.presets import ALIASES, preset, preset_names
+from partwise.model.seq2seq_config import Seq2SeqConfig
+from partwise.model.seq2seq_parameters import seq2seq_parameters
+from partwise.model.seq2seq_presets import SEQ2SEQ_PRESETS, seq2seq_preset
 from partwise.model.sizing import Size, Workload, size
-from partwise.settings import option, plain
+from partwise.settings import nearest, option, options, plain
+
+Shape = ModelConfig | Seq2SeqConfig
+
+# What an encoder-decoder has and a GPT has not.
+ENCODER = ("n_encoder_layers", "share_embeddings")
+
+# A figure of a part that a model has not.
+NOTHING = ("0", "0 B")
 
 
 @dataclass(frozen=True)
@@ -31,7 +42,7 @@ class SizeFlags:
 
 def declare(parser: Parser) -> None:
     """Models by name, settings that change them, and what they are to do."""
-    names = (*preset_names(), *ALIASES)
+    names = (*preset_names(), *ALIASES, *SEQ2SEQ_PRESETS)
     parser.place("PRESET_OR_RUN", "", many=True, choices=names)
     parser.form("PRESET_OR_RUN …", message("presets and runs; without any, all presets are listed"))
     parser.form("--compare A B …", message("the models side by side, one figure a line"))
@@ -47,6 +58,14 @@ def declare(parser: Parser) -> None:
         known={"accelerator": chips},
     )
     flags.add(parser, "model", ModelConfig, message("changes to the model"), defaults=False)
+    flags.add(
+        parser,
+        "model",
+        Seq2SeqConfig,
+        message("changes to an encoder-decoder, besides those that it has in common"),
+        defaults=False,
+        leave_out=tuple(options(ModelConfig)),
+    )
 
 
 def run(said: Said) -> int:
@@ -57,11 +76,8 @@ def run(said: Said) -> int:
     """
     asked = flags.given(said, "", SizeFlags)
     workload = flags.given(said, "", Workload)
-    changes = flags.overrides(said, "model", ModelConfig)
-    names = said.places or (["small"] if changes else [])
-    models = {
-        name: flags.layered(ModelConfig, _model(name, asked.runs_dir), changes) for name in names
-    }
+    names = said.places or (["small"] if _changes(said, ModelConfig) else [])
+    models = {name: _changed(said, _model(name, asked.runs_dir)) for name in names}
     if asked.diff:
         if len(names) != 2:
             raise UsageError("--diff needs two models, and {count} are named", count=len(names))
@@ -86,15 +102,37 @@ def run(said: Said) -> int:
     return 0
 
 
-def _model(name: str, runs_dir: str) -> ModelConfig:
+def _model(name: str, runs_dir: str) -> Shape:
     """The model of a preset, or of a run by its folder or name."""
     if name in preset_names() or name in ALIASES:
         return preset(name)
+    if name in SEQ2SEQ_PRESETS:
+        return seq2seq_preset(name)
     if Path(name).is_dir() or (Path(runs_dir) / name).is_dir():
         from partwise.run import Run, find
+        from partwise.run.record import TRANSLATION, kind_of
 
-        return Run.open(find(name, runs_dir)).record.model
-    return preset(name)
+        path = find(name, runs_dir)
+        if kind_of(path) == TRANSLATION:
+            from partwise.translation.record import read_translation
+
+            return read_translation(path).model
+        return Run.open(path).record.model
+    near = nearest(name.lower(), SEQ2SEQ_PRESETS)
+    return seq2seq_preset(name) if near in SEQ2SEQ_PRESETS else preset(name)
+
+
+def _changes(said: Said, kind: type[Shape]) -> dict[str, object]:
+    """What the command line changes; settings that such a model has not are among it, as None."""
+    typed = {name.removeprefix("model.") for name in said.words if name.startswith("model.")}
+    foreign = dict.fromkeys(sorted(typed - set(options(kind))))
+    return {**foreign, **flags.overrides(said, "model", kind)}
+
+
+def _changed(said: Said, model: Shape) -> Shape:
+    if isinstance(model, Seq2SeqConfig):
+        return flags.layered(Seq2SeqConfig, model, _changes(said, Seq2SeqConfig))
+    return flags.layered(ModelConfig, model, _changes(said, ModelConfig))
 
 
 def _speed_here(workload: Workload) -> dict[str, float]:
@@ -108,10 +146,11 @@ def _speed_here(workload: Workload) -> dict[str, float]:
 
 
 def _show_presets(*, as_json: bool) -> None:
-    found = {name: preset(name) for name in preset_names()}
+    found: dict[str, Shape] = {name: preset(name) for name in preset_names()}
+    found.update(SEQ2SEQ_PRESETS)
     if as_json:
         presets = [
-            {"name": name, "parameters": count_parameters(model), "model": plain(model)}
+            {"name": name, "parameters": _count(model), "model": plain(model)}
             for name, model in found.items()
         ]
         say(json.dumps({"schema": 1, "presets": presets}, ensure_ascii=False, indent=2))
@@ -128,8 +167,8 @@ def _show_presets(*, as_json: bool) -> None:
     rows = [
         (
             name,
-            f"{count_parameters(model):,}",
-            model.n_layers,
+            f"{_count(model):,}",
+            _layers(model),
             model.d_model,
             model.n_heads,
             f"{model.context_length:,}",
@@ -140,23 +179,48 @@ def _show_presets(*, as_json: bool) -> None:
     table(headings, rows, right=range(1, 7))
 
 
-def _show_difference(models: Mapping[str, ModelConfig], names: list[str], *, as_json: bool) -> None:
-    left, right = (plain(models[name]) for name in names)
-    differing = [name for name in left if left[name] != right[name]]
+def _count(model: Shape) -> int:
+    if isinstance(model, Seq2SeqConfig):
+        return sum(seq2seq_parameters(model).values())
+    return count_parameters(model)
+
+
+def _layers(model: Shape) -> str:
+    if isinstance(model, Seq2SeqConfig):
+        return f"{model.n_encoder_layers} + {model.n_decoder_layers}"
+    return str(model.n_layers)
+
+
+def _show_difference(models: Mapping[str, Shape], names: list[str], *, as_json: bool) -> None:
+    alike = len({type(model) for model in models.values()}) == 1
+    left, right = (plain(models[name]) if alike else _as_decoder(models[name]) for name in names)
+    # What only one of them has, such as the layers of an encoder, is null in the other.
+    differing = [
+        name for name in dict.fromkeys([*left, *right]) if left.get(name) != right.get(name)
+    ]
     if as_json:
-        found = {name: [left[name], right[name]] for name in differing}
+        found = {name: [left.get(name), right.get(name)] for name in differing}
         report = {"schema": 1, "models": names, "differences": found}
         say(json.dumps(report, ensure_ascii=False, indent=2))
     elif differing:
-        table(["", *names], [(name, _word(left[name]), _word(right[name])) for name in differing])
+        rows = [(name, _word(left.get(name)), _word(right.get(name))) for name in differing]
+        table(["", *names], rows)
     else:
         say(message("they do not differ"))
+
+
+def _as_decoder(model: Shape) -> dict[str, object]:
+    """A model's settings in the words of a GPT's: of an encoder-decoder, its decoder's and more."""
+    if isinstance(model, ModelConfig):
+        return plain(model)
+    own = {name: value for name, value in plain(model).items() if name in ENCODER}
+    return {**plain(model.decoder), **own}
 
 
 def _show(name: str, found: Size) -> None:
     say(name)
     for block in (parts(found), work(found), memory(found), time(found)):
-        table((), [line for line in block if line[1] not in ("0", "0 B")], right=[1])
+        table((), [line for line in block if line[1] not in NOTHING], right=[1])
         say()
     for notice in found.notices():
         say(notice)
@@ -166,8 +230,11 @@ def _show_side_by_side(sizes: Mapping[str, Size]) -> None:
     columns = [[*parts(each), *work(each), *memory(each), *time(each)] for each in sizes.values()]
     # The same lines for each model, so that they can be laid side by side.
     rows = [(lines[0][0], *(value for _, value in lines)) for lines in zip(*columns, strict=True)]
-    table(["", *sizes], rows, right=range(1, len(sizes) + 1))
+    there = [row for row in rows if any(value not in NOTHING for value in row[1:])]
+    table(["", *sizes], there, right=range(1, len(sizes) + 1))
 
 
 def _word(value: object) -> str:
+    if value is None:
+        return "–"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -8,6 +8,7 @@ Source: the count for one standard block is that of Korthikanti et al. 2022, "Re
 Recomputation in Large Transformer Models", section 4.1; what is kept here is torch's own choice.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -134,6 +135,11 @@ class Walk:
         """Tokens in the batch."""
         return self.batch * self.context
 
+    @property
+    def placement(self) -> str:
+        """Where the norms stand."""
+        return "none" if self.config.norm == "none" else self.config.norm_placement
+
     def stream(self) -> Value:
         """A new (B, T, d_model) in the residual stream."""
         return Value(4 * self.tokens * self.config.d_model)
@@ -160,21 +166,22 @@ class Walk:
     def block(self, x: Value) -> Value:
         """See `Block.forward`."""
         config = self.config
-        placement = "none" if config.norm == "none" else config.norm_placement
         if config.parallel:
-            h = self.norm(x) if placement == "pre" else x
+            h = self.norm(x) if self.placement == "pre" else x
             self.drop(self.attention(h))
             self.drop(self.feedforward(h))
             return self.stream()
-        for sublayer in (self.attention, self.feedforward):
-            if sublayer == self.attention and not config.attention:
-                continue
-            if sublayer == self.feedforward and config.feedforward == "none":
-                continue
-            y = self.drop(sublayer(self.norm(x) if placement == "pre" else x))
-            x = self.stream() if config.residual else y
-            x = self.norm(x) if placement == "post" else x
+        if config.attention:
+            x = self.sublayer(x, self.attention)
+        if config.feedforward != "none":
+            x = self.sublayer(x, self.feedforward)
         return x
+
+    def sublayer(self, x: Value, part: Callable[[Value], Value]) -> Value:
+        """One part with its norm and its way back into the residual stream."""
+        y = self.drop(part(self.norm(x) if self.placement == "pre" else x))
+        x = self.stream() if self.config.residual else y
+        return self.norm(x) if self.placement == "post" else x
 
     def norm(self, x: Value) -> Value:
         """LayerNorm keeps x, its mean and its deviation; RMSNorm also x / rms on a CPU."""

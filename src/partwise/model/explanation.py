@@ -6,20 +6,19 @@ from partwise.messages import Notice
 from partwise.model.accelerators import TERA, Accelerator
 from partwise.model.config import ModelConfig
 from partwise.model.flops import mean_reach
-from partwise.model.parameters import approximation
 
 
 def of_approximation(
-    config: ModelConfig, parameters: int, gap: Mapping[str, int]
+    config: ModelConfig, parameters: int, estimate: int, gap: Mapping[str, int]
 ) -> tuple[Notice, ...]:
     """How far 12 N d^2 is off, and each source of the difference, the largest first.
 
     Args:
-        config: the model.
+        config: the model; of an encoder-decoder, its decoder.
         parameters: its exact count.
-        gap: what `approximation_gap` gives.
+        estimate: 12 N d^2.
+        gap: what `approximation_gap` gives, or `seq2seq_gap`.
     """
-    estimate = approximation(config)
     if estimate == parameters:
         first = Notice("12 N d² gives {estimate:,}, which is exact", estimate=estimate)
     elif estimate < parameters:
@@ -39,17 +38,17 @@ def of_approximation(
     said = {
         "embedding": Notice(
             "it leaves out the token embedding, {rows:,} rows of {width:,}: {count:+,}",
-            rows=config.vocab_size,
+            rows=gap["embedding"] // config.d_model,
             width=config.d_model,
             count=gap["embedding"],
         ),
         "position": Notice(
             "it leaves out the learned positions, {rows:,} rows of {width:,}: {count:+,}",
-            rows=config.context_length,
+            rows=gap["position"] // config.d_model,
             width=config.d_model,
             count=gap["position"],
         ),
-        "ngram": Notice("it leaves out the n-gram tables: {count:+,}", count=gap["ngram"]),
+        "ngram": Notice("it leaves out the n-gram tables: {count:+,}", count=gap.get("ngram", 0)),
         "head": Notice(
             "it leaves out the output layer, which is not tied to the embedding: {count:+,}",
             count=gap["head"],
@@ -60,7 +59,11 @@ def of_approximation(
         "biases": Notice("it leaves out the biases: {count:+,}", count=gap["biases"]),
         "shortcut": Notice(
             "it leaves out the weights of the embedding shortcut: {count:+,}",
-            count=gap["shortcut"],
+            count=gap.get("shortcut", 0),
+        ),
+        "cross_attention_matrices": Notice(
+            "it knows no cross-attention, 4 d² more in each block of the decoder: {count:+,}",
+            count=gap.get("cross_attention_matrices", 0),
         ),
         "attention_matrices": _attention_gap(config, gap["attention_matrices"]),
         "feedforward_matrices": _feedforward_gap(config, gap["feedforward_matrices"]),
@@ -69,8 +72,16 @@ def of_approximation(
     return (first, *(said[source] for source in order if gap[source]))
 
 
-def of_operations(config: ModelConfig, context: int) -> tuple[Notice, ...]:
-    """What a FLOP count holds."""
+def of_operations(
+    config: ModelConfig, context: int, *, two_texts: bool = False
+) -> tuple[Notice, ...]:
+    """What a FLOP count holds.
+
+    Args:
+        config: the model; of an encoder-decoder, its decoder.
+        context: tokens a text.
+        two_texts: it is an encoder-decoder.
+    """
     counted = Notice(
         "operations: 2 for each weight that multiplies a token, 3 times the forward pass in "
         "training; norms, activations and embeddings are not counted"
@@ -78,6 +89,15 @@ def of_operations(config: ModelConfig, context: int) -> tuple[Notice, ...]:
     if not config.attention:
         return (counted,)
     reach = float(mean_reach(config, context))
+    if two_texts:
+        pair = Notice(
+            "a token is one of the target with one of the source, {context:,} of each; a token of "
+            "the source looks at all of it, one of the target at {reach:,.1f} of its own text on "
+            "average and at all of the source",
+            context=context,
+            reach=reach,
+        )
+        return counted, pair
     if not config.causal:
         scores = Notice(
             "attention's quadratic term: each token looks at all {context:,}", context=context
@@ -100,6 +120,7 @@ def of_training(
     hardware: Accelerator | None,
     peak_flops: float | None,
     utilisation: float,
+    two_texts: bool = False,
 ) -> tuple[Notice, ...]:
     """Where the number of tokens comes from, and what the time takes for granted.
 
@@ -110,6 +131,7 @@ def of_training(
         hardware: the accelerator, or None for this machine.
         peak_flops: this machine's measured speed, or None where there is none.
         utilisation: share of the peak that is reached.
+        two_texts: it is an encoder-decoder.
     """
     deserved = Notice(
         "compute-optimal training: {tokens:,} tokens, {each} for each parameter (Hoffmann et al. "
@@ -117,6 +139,13 @@ def of_training(
         tokens=optimal,
         each=each,
     )
+    if two_texts:
+        deserved = Notice(
+            "compute-optimal training: {tokens:,} tokens, {each} for each parameter, as Hoffmann "
+            "et al. (2022) found for decoders; for an encoder-decoder it is a guess",
+            tokens=optimal,
+            each=each,
+        )
     if hardware is not None:
         time = Notice(
             "time: {tokens:,} tokens on one {name} at {utilisation:.0%}, which is assumed, of its "

@@ -10,7 +10,7 @@ Source: the arithmetic is that of Rajbhandari et al. 2020, "ZeRO", section 3.
 from dataclasses import dataclass
 from typing import Literal
 
-from partwise.model.activations import Bytes, Kernels, activations
+from partwise.model.activations import Activations, Bytes, Kernels, activations
 from partwise.model.config import ModelConfig
 from partwise.model.parameters import (
     attention_matrices,
@@ -100,18 +100,50 @@ def training_memory(
         dtype: what matrix products are computed in.
         kernels: see `activations`.
     """
-    count = count_parameters(config)
     matrices = config.n_layers * (attention_matrices(config) + feedforward_matrices(config))
+    return held(
+        count_parameters(config),
+        matrices,
+        config.vocab_size * config.d_model,
+        activations(config, batch, context, precision=precision(dtype), kernels=kernels),
+        optimizer=optimizer,
+        average=average,
+        dtype=dtype,
+    )
+
+
+def precision(dtype: Dtype) -> Bytes:
+    """Bytes of a number in matrix products."""
+    return 4 if dtype == "float32" else 2
+
+
+def held(
+    count: int,
+    matrices: int,
+    head: int,
+    kept: Activations,
+    *,
+    optimizer: Optimizer,
+    average: bool,
+    dtype: Dtype,
+) -> TrainingMemory:
+    """What training holds, of a model of any kind.
+
+    Args:
+        count: all numbers that it learns.
+        matrices: those in the matrices of its blocks.
+        head: those in the matrix of its output layer, tied or not.
+        kept: its activations.
+        optimizer, average, dtype: see `training_memory`.
+    """
     by_muon = matrices if optimizer == "muon" else 0
-    width: Bytes = 4 if dtype == "float32" else 2
-    copied = 0 if dtype == "float32" else matrices + config.vocab_size * config.d_model
-    kept = activations(config, batch, context, precision=width, kernels=kernels)
+    copied = 0 if dtype == "float32" else matrices + head
     return TrainingMemory(
         weights=FULL * count,
         gradients=FULL * count,
         optimizer=FULL * by_muon + 2 * FULL * (count - by_muon),
         average=FULL * count if average else 0,
-        copies=width * copied,
+        copies=precision(dtype) * copied,
         activations=kept.kept,
         activations_checkpointed=kept.checkpointed,
     )
@@ -128,9 +160,20 @@ def serving_memory(
         context: tokens of each that are kept.
         dtype: of weights and cache.
     """
-    count = count_parameters(config)
-    weights = {name: round(size * count) for name, size in BYTES.items()}
     cache = cache_bytes(config, texts, context, dtype)
+    return served(count_parameters(config), cache, config, dtype)
+
+
+def served(count: int, cache: int, config: ModelConfig, dtype: Dtype) -> ServingMemory:
+    """What speaking holds, of a model of any kind.
+
+    Args:
+        count: all numbers that it learned.
+        cache: bytes of keys and values.
+        config: says how many heads share them.
+        dtype: of weights and cache.
+    """
+    weights = {name: round(size * count) for name, size in BYTES.items()}
     shared = config.n_heads // config.key_value_heads
     return ServingMemory(weights, cache, cache * shared, weights[dtype] + cache)
 

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from partwise.errors import ConfigError
-from partwise.model.parameters import attention_matrices, parameters_by_part
 from partwise.model.seq2seq_config import Seq2SeqConfig
 from partwise.settings import nearest
 
@@ -21,32 +20,6 @@ def seq2seq_preset(name: str) -> Seq2SeqConfig:
             nearest=nearest(name.lower(), SEQ2SEQ_PRESETS),
         )
     return SEQ2SEQ_PRESETS[name]
-
-
-def seq2seq_parameters(config: Seq2SeqConfig) -> dict[str, int]:
-    """How many numbers each part learns; shared ones count once, where the token embedding is.
-
-    Returns:
-        embedding, position, attention, cross_attention, feedforward, norms, head.
-    """
-    width, layers = config.d_model, config.n_decoder_layers
-    sides = parameters_by_part(config.encoder), parameters_by_part(config.decoder)
-    decoder = config.decoder
-    joined = config.n_heads * decoder.head_size
-    biases = joined + 2 * decoder.key_value_heads * decoder.head_size + width
-    normed = config.norm != "none" and config.norm_placement != "none"
-    shift = config.norm_bias and config.norm == "layernorm"
-    return {
-        "embedding": config.vocab_size * width * (1 if config.share_embeddings else 2),
-        "position": sum(side["position"] for side in sides),
-        "attention": sum(side["attention"] for side in sides),
-        "cross_attention": layers
-        * (attention_matrices(decoder) + (biases if config.attention_bias else 0)),
-        "feedforward": sum(side["feedforward"] for side in sides),
-        "norms": sum(side["norms"] for side in sides)
-        + (layers * width * (1 + shift) if normed else 0),
-        "head": sides[1]["head"],
-    }
 
 
 def _transformer() -> dict[str, Seq2SeqConfig]:

@@ -1,10 +1,12 @@
 """How large a model is: parameters, operations, memory, time, and the tokens that it deserves.
 
-All of it is arithmetic over `ModelConfig`; no tensor is made.
+All of it is arithmetic over `ModelConfig` or `Seq2SeqConfig`; no tensor is made. Of an
+encoder-decoder, a token is one of the target with one of the source, both texts equally long.
 """
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +22,25 @@ from partwise.model.memory import (
     Optimizer,
     ServingMemory,
     TrainingMemory,
+    cache_bytes,
     serving_memory,
     training_memory,
 )
 from partwise.model.parameters import approximation, approximation_gap, parameters_by_part
+from partwise.model.seq2seq_config import Seq2SeqConfig
+from partwise.model.seq2seq_costs import (
+    seq2seq_bytes_read,
+    seq2seq_decode_flops,
+    seq2seq_flops,
+    seq2seq_serving_memory,
+    seq2seq_training_memory,
+    seq2seq_unmasked_scores,
+)
+from partwise.model.seq2seq_parameters import (
+    seq2seq_approximation,
+    seq2seq_gap,
+    seq2seq_parameters,
+)
 from partwise.settings import at_least_one, check, option
 
 # Tokens a parameter at which more parameters and more tokens pay equally for the same operations.
@@ -95,21 +112,22 @@ class Size:
         config, workload: what was asked.
         context: tokens a sequence.
         parameters: exact count.
-        parameters_by_part: see `parameters.parameters_by_part`.
+        parameters_by_part: see `parameters.parameters_by_part`, or `seq2seq_parameters`.
         approximation_12nd2: 12 N d^2.
         approximation_gap: what it misses, by source; see `parameters.approximation_gap`.
         shares: of all parameters and of a forward pass's operations, in attention and feed-forward.
         flops_per_token: `forward` and `training`; `training_checkpointed` when blocks are computed
-            again; the forward pass's `attention` matrices, `attention_scores` (the quadratic term,
-            causal: half), `feedforward` and `head`; `attention_scores_unmasked` (not halved);
-            `decode` (one more token at the end of a full context).
+            again; the forward pass's `attention` matrices, those of `cross_attention` where there
+            is any, `attention_scores` (the quadratic term, causal: half), `feedforward` and `head`;
+            `attention_scores_unmasked` (not halved); `decode` (one more token at the end of a full
+            context).
         training, serving: memory in bytes.
         compute_optimal_tokens: 20 a parameter.
         tokens: of the training whose time is given.
         speed: on the accelerator, or on this machine; None without one and without a measurement.
     """
 
-    config: ModelConfig
+    config: ModelConfig | Seq2SeqConfig
     workload: Workload
     context: int
     parameters: int
@@ -132,9 +150,14 @@ class Size:
     def notices(self) -> tuple[Notice, ...]:
         """In words: where 12 N d^2 goes wrong, and what each figure takes for granted."""
         name = self.workload.accelerator
+        two = isinstance(self.config, Seq2SeqConfig)
+        # The blocks of both sides are alike but for their mask and the decoder's cross-attention.
+        config = self.config.decoder if isinstance(self.config, Seq2SeqConfig) else self.config
         return (
-            *explanation.of_approximation(self.config, self.parameters, self.approximation_gap),
-            *explanation.of_operations(self.config, self.context),
+            *explanation.of_approximation(
+                config, self.parameters, self.approximation_12nd2, self.approximation_gap
+            ),
+            *explanation.of_operations(config, self.context, two_texts=two),
             *explanation.of_training(
                 self.compute_optimal_tokens,
                 OPTIMAL_TOKENS,
@@ -142,6 +165,7 @@ class Size:
                 hardware=None if name is None else accelerator(name),
                 peak_flops=None if self.speed is None else self.speed.peak_flops,
                 utilisation=self.workload.utilisation,
+                two_texts=two,
             ),
         )
 
@@ -170,7 +194,7 @@ class Size:
 
 
 def size(
-    config: ModelConfig,
+    config: ModelConfig | Seq2SeqConfig,
     workload: Workload | None = None,
     *,
     here_flops: float | None = None,
@@ -190,26 +214,24 @@ def size(
     """
     workload = Workload() if workload is None else workload
     context = config.context_length if workload.context is None else workload.context
-    if context > config.context_length and not config.past_context:
+    endless = isinstance(config, ModelConfig) and config.past_context
+    if context > config.context_length and not endless:
         raise ConfigError(
             "context={context} is longer than the model's context_length={context_length}; give "
             "{context_length} or less",
             context=context,
             context_length=config.context_length,
         )
-    by_part = parameters_by_part(config)
+    if isinstance(config, Seq2SeqConfig):
+        by_part, gap = seq2seq_parameters(config), seq2seq_gap(config)
+        estimate, flops = seq2seq_approximation(config), _pair_flops(config, context)
+        read = seq2seq_bytes_read(config, context, workload.dtype)
+    else:
+        by_part, gap = parameters_by_part(config), approximation_gap(config)
+        estimate, flops = approximation(config), _flops(config, context)
+        read = _bytes_read(config, sum(by_part.values()), context, workload.dtype)
+    training, serving = _training(config, workload, context), _serving(config, workload, context)
     count = sum(by_part.values())
-    flops = _flops(config, context)
-    training = training_memory(
-        config,
-        batch=workload.batch_size,
-        context=context,
-        optimizer=workload.optimizer,
-        average=workload.ema,
-        dtype=workload.dtype,
-        kernels="plain" if workload.accelerator is None else "fused",
-    )
-    serving = serving_memory(config, texts=workload.texts, context=context, dtype=workload.dtype)
     optimal = OPTIMAL_TOKENS * count
     tokens = optimal if workload.tokens is None else workload.tokens
     speed = None
@@ -223,7 +245,7 @@ def size(
             chip.memory,
             training.total <= chip.memory,
             training.total_checkpointed <= chip.memory,
-            _decode_tokens(config, count, context, workload.dtype, chip.bandwidth),
+            chip.bandwidth / read,
         )
     elif here_flops is not None:
         speed = Speed(
@@ -231,9 +253,7 @@ def size(
             here_flops,
             workload.utilisation,
             hours(tokens * flops["training"], here_flops * workload.utilisation),
-            decode_tokens=None
-            if here_bandwidth is None
-            else _decode_tokens(config, count, context, workload.dtype, here_bandwidth),
+            decode_tokens=None if here_bandwidth is None else here_bandwidth / read,
         )
     return Size(
         config=config,
@@ -241,8 +261,8 @@ def size(
         context=context,
         parameters=count,
         parameters_by_part=by_part,
-        approximation_12nd2=approximation(config),
-        approximation_gap=approximation_gap(config),
+        approximation_12nd2=estimate,
+        approximation_gap=gap,
         shares=_shares(by_part, flops),
         flops_per_token=flops,
         training=training,
@@ -258,8 +278,49 @@ def hours(operations: float, per_second: float) -> float:
     return operations / per_second / 3600
 
 
+def _training(
+    config: ModelConfig | Seq2SeqConfig, workload: Workload, context: int
+) -> TrainingMemory:
+    measure: Callable[..., TrainingMemory] = (
+        seq2seq_training_memory if isinstance(config, Seq2SeqConfig) else training_memory
+    )
+    return measure(
+        config,
+        batch=workload.batch_size,
+        context=context,
+        optimizer=workload.optimizer,
+        average=workload.ema,
+        dtype=workload.dtype,
+        kernels="plain" if workload.accelerator is None else "fused",
+    )
+
+
+def _serving(
+    config: ModelConfig | Seq2SeqConfig, workload: Workload, context: int
+) -> ServingMemory:
+    measure: Callable[..., ServingMemory] = (
+        seq2seq_serving_memory if isinstance(config, Seq2SeqConfig) else serving_memory
+    )
+    return measure(config, texts=workload.texts, context=context, dtype=workload.dtype)
+
+
 def _flops(config: ModelConfig, context: int) -> dict[str, int]:
-    parts = forward_flops(config, context)
+    return {
+        **_passes(forward_flops(config, context)),
+        "attention_scores_unmasked": unmasked_scores(config, context),
+        "decode": decode_flops(config, context - 1),
+    }
+
+
+def _pair_flops(config: Seq2SeqConfig, context: int) -> dict[str, int]:
+    return {
+        **_passes(seq2seq_flops(config, context)),
+        "attention_scores_unmasked": seq2seq_unmasked_scores(config, context),
+        "decode": seq2seq_decode_flops(config, context - 1, context),
+    }
+
+
+def _passes(parts: dict[str, int]) -> dict[str, int]:
     forward = sum(parts.values())
     return {
         "forward": forward,
@@ -267,24 +328,21 @@ def _flops(config: ModelConfig, context: int) -> dict[str, int]:
         # Everything but the output layer runs forward once more.
         "training_checkpointed": (TRAINING + 1) * forward - parts["head"],
         **parts,
-        "attention_scores_unmasked": unmasked_scores(config, context),
-        "decode": decode_flops(config, context - 1),
     }
 
 
 def _shares(by_part: dict[str, int], flops: dict[str, int]) -> dict[str, float]:
     count, forward = sum(by_part.values()), flops["forward"]
+    attention = ("attention", "cross_attention")
     return {
-        "attention_parameters": by_part["attention"] / count,
+        "attention_parameters": sum(by_part.get(name, 0) for name in attention) / count,
         "feedforward_parameters": by_part["feedforward"] / count,
-        "attention_flops": (flops["attention"] + flops["attention_scores"]) / forward,
+        "attention_flops": sum(flops.get(name, 0) for name in (*attention, "attention_scores"))
+        / forward,
         "feedforward_flops": flops["feedforward"] / forward,
     }
 
 
-def _decode_tokens(
-    config: ModelConfig, count: int, context: int, dtype: Dtype, bandwidth: float
-) -> float:
-    """Memory speed / (weights + one text's cache, half full on average)."""
-    cache = serving_memory(config, texts=1, context=math.ceil(context / 2), dtype=dtype).cache
-    return bandwidth / (BYTES[dtype] * count + cache)
+def _bytes_read(config: ModelConfig, count: int, context: int, dtype: Dtype) -> float:
+    """What one more token is computed from: all weights, and a cache that is half full."""
+    return BYTES[dtype] * count + cache_bytes(config, 1, math.ceil(context / 2), dtype)

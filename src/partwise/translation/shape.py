@@ -5,7 +5,7 @@ from dataclasses import replace
 from partwise.model.config import ModelConfig
 from partwise.model.parameters import count_parameters
 from partwise.model.seq2seq_config import SPECIAL, Seq2SeqConfig
-from partwise.model.seq2seq_presets import seq2seq_parameters
+from partwise.model.seq2seq_parameters import seq2seq_parameters
 
 Shape = Seq2SeqConfig | ModelConfig
 
