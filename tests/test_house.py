@@ -29,7 +29,8 @@ FLOORS = (
     {"translation"},
     {"budget", "translation"},
     {"ladder"},
-    {"front", "studio", "bench"},
+    {"front", "bench", "course"},
+    {"studio"},
     {"cli"},
     {"__main__"},
 )
@@ -47,6 +48,7 @@ EXCEPTIONS = {("reference.py", "partwise.model.config")}
 PICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
 SURROUNDINGS = re.compile(
     r"PARTWISE_\w+|LC_ALL|LC_MESSAGES|LANG|XDG_CACHE_HOME|LOCALAPPDATA|NO_COLOR|TERM|COLUMNS"
+    r"|XDG_DATA_HOME|APPDATA"
 )
 
 

@@ -45,6 +45,9 @@ COMMANDS = {
     "ladder": Command(
         "partwise.cli.ladder", Notice("what each part of a Transformer buys, measured")
     ),
+    "studio": Command(
+        "partwise.cli.studio", Notice("the course and the workshop, in the browser, on this machine")
+    ),
     "size": Command(
         "partwise.cli.size",
         Notice("parameters, FLOPs, memory and time of a model before training"),

@@ -9,6 +9,7 @@ from partwise.storage.files import write_atomic as write_atomic
 from partwise.storage.files import write_json as write_json
 from partwise.storage.files import write_output as write_output
 from partwise.storage.folders import cache_folder as cache_folder
+from partwise.storage.folders import data_folder as data_folder
 from partwise.storage.folders import require_free as require_free
 from partwise.storage.folders import sweep as sweep
 from partwise.storage.folders import write_folder as write_folder

@@ -132,3 +132,32 @@ def _cache_folder() -> Path:
         return Path.home() / "Library" / "Caches" / "partwise"
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "partwise"
+
+
+def data_folder() -> Path:
+    """Where what a person made is kept, such as progress in the course; nothing makes it again.
+
+    `PARTWISE_HOME`, else `partwise` in the system's folder for a user's data.
+
+    Raises:
+        StorageError: the user has no home folder, as in some containers, or `~name` has none.
+    """
+    try:
+        return _data_folder()
+    except RuntimeError as error:
+        raise StorageError(
+            "there is no home folder to keep your progress in; set PARTWISE_HOME to a whole path"
+        ) from error
+
+
+def _data_folder() -> Path:
+    named = os.environ.get("PARTWISE_HOME")
+    if named:
+        return Path(named).expanduser()
+    if sys.platform == "win32":
+        roaming = os.environ.get("APPDATA")
+        return (Path(roaming) if roaming else Path.home() / "AppData" / "Roaming") / "partwise"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "partwise"
+    data = os.environ.get("XDG_DATA_HOME")
+    return (Path(data) if data else Path.home() / ".local" / "share") / "partwise"

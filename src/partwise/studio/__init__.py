@@ -1,0 +1,1 @@
+"""One local web app: the course, the explorer, the ladder, the runs and the playground."""

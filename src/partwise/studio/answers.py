@@ -1,0 +1,70 @@
+"""How the areas read a request and answer it: JSON in, JSON out, a mistake as one line."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from partwise.errors import PartwiseError, UsageError
+
+
+class Json(JSONResponse):
+    """JSON without escapes; what JSON has no word for, such as NaN, is null."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(finite(content), ensure_ascii=False, allow_nan=False).encode("utf-8")
+
+
+def finite(value: Any) -> Any:
+    """`value` with None for NaN and infinities, wherever in it they stand."""
+    if isinstance(value, float):
+        return value if value - value == 0 else None
+    if isinstance(value, Mapping):
+        return {str(key): finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(inner) for inner in value]
+    return value
+
+
+async def body(request: Request) -> dict[str, Any]:
+    """The JSON object that was sent.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        value = json.loads(await request.body())
+    except (ValueError, RecursionError) as error:
+        raise UsageError("the request is not JSON") from error
+    if not isinstance(value, dict):
+        raise UsageError("the request is not a JSON object")
+    return value
+
+
+def field(sent: Mapping[str, Any], name: str, kind: type, default: Any = ...) -> Any:
+    """One field of what was sent, held to its type.
+
+    Raises:
+        UsageError: it is missing and has no default, or has another type.
+    """
+    value = sent.get(name)
+    if value is None and default is not ...:
+        return default
+    # A bool is an int to Python and not to anybody else; a whole number is a number.
+    right = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    if kind is float and type(value) is int:
+        return float(value)
+    if not right:
+        raise UsageError(
+            "the request needs {name} of the type {kind}", name=name, kind=kind.__name__
+        )
+    return value
+
+
+def mistake(request: Request, error: Exception) -> Response:
+    """A PartwiseError as an answer."""
+    assert isinstance(error, PartwiseError)
+    kind = type(error).__name__.removesuffix("Error").lower()
+    return Json({"error": {"kind": kind, "message": str(error)}}, 422)

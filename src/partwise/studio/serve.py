@@ -1,0 +1,131 @@
+"""The server: takes a port of this machine alone, says its address, serves until it is stopped."""
+
+import asyncio
+import errno
+import signal
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable
+
+import uvicorn
+
+from partwise.errors import UsageError
+from partwise.studio.app import build
+from partwise.studio.state import State
+
+PORT = 8017
+
+# How many ports above the usual one are tried.
+NEXT = 50
+
+# Largest message that a page may send through its socket (bytes).
+MESSAGE = 4 << 20
+
+# How long answers under way may take when the server ends (seconds).
+PATIENCE = 3
+
+
+def listen(port: int | None, host: str = "127.0.0.1") -> socket.socket:
+    """A socket that listens on the loopback address.
+
+    Args:
+        port: the port; None: the usual one, or the next that is free.
+        host: the address.
+
+    Raises:
+        UsageError: the port that was asked for is taken or may not be used.
+    """
+    tried = range(PORT, PORT + NEXT) if port is None else [port]
+    for number in tried:
+        made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        if hasattr(socket, "SO_EXCLUSIVEADDRUSE"):
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+        else:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            made.bind((host, number))
+            made.listen(128)
+        except OSError as problem:
+            made.close()
+            if port is None:
+                continue
+            if problem.errno == errno.EADDRINUSE:
+                raise UsageError(
+                    "port {port} is taken by another program; leave out --port, or choose another",
+                    port=number,
+                ) from problem
+            raise UsageError(
+                "port {port} cannot be used: {reason}", port=number, reason=problem.strerror
+            ) from problem
+        made.setblocking(False)
+        return made
+    raise UsageError(
+        "ports {first} to {last} are all taken; name a free one with --port",
+        first=tried[0],
+        last=tried[-1],
+    )
+
+
+def serve(
+    state: State,
+    *,
+    port: int | None = None,
+    browser: bool = True,
+    announce: Callable[[str], None],
+) -> int | None:
+    """Serve until a signal ends it.
+
+    Args:
+        state: what is served; its port is set here.
+        port: see `listen`.
+        browser: open the address in the learner's browser.
+        announce: is given the address once it answers.
+
+    Returns:
+        The signal that ended it.
+
+    Raises:
+        UsageError: there is no port to be had.
+    """
+    made = listen(port, state.host)
+    state.port = made.getsockname()[1]
+    ready = _Server(
+        uvicorn.Config(
+            build(state),
+            log_config=None,
+            access_log=False,
+            lifespan="on",
+            server_header=False,
+            ws_max_size=MESSAGE,
+            timeout_graceful_shutdown=PATIENCE,
+        )
+    )
+
+    def tell() -> None:
+        announce(state.address)
+        if browser:
+            # Some browsers keep the caller waiting.
+            threading.Thread(target=webbrowser.open, args=(state.address,), daemon=True).start()
+
+    ready.tell = tell
+    with made:
+        asyncio.run(ready.serve(sockets=[made]))
+    return ready.ended_by
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, which tells when it is ready and by what it was ended."""
+
+    tell: Callable[[], None]
+    ended_by: int | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.tell()
+
+    def handle_exit(self, sig: int, frame: object) -> None:
+        self.ended_by = signal.Signals(sig)
+        if self.should_exit:
+            self.force_exit = True
+        self.should_exit = True

@@ -1,0 +1,58 @@
+"""What the areas of the studio share: where things are kept, and who is let in."""
+
+import secrets
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from partwise.messages import Language, language
+from partwise.storage import cache_folder, data_folder
+
+STATIC = Path(__file__).parent / "static"
+
+
+def _token() -> str:
+    return secrets.token_urlsafe(24)
+
+
+@dataclass
+class State:
+    """One running studio.
+
+    Args:
+        root: the folder of runs.
+        ladders: the folder of ladders.
+        data: what the learner made: progress and texts.
+        cache: what can be made again.
+        host, port: where it listens.
+        token: the secret of the address; who knows it is let in.
+        static: the built pages.
+        language: what is spoken until a page says otherwise.
+        kernel_memory: most memory of a kernel (bytes); None: what suits this machine.
+    """
+
+    root: Path = Path("runs")
+    ladders: Path = Path("ladders")
+    data: Path = field(default_factory=data_folder)
+    cache: Path = field(default_factory=cache_folder)
+    host: str = "127.0.0.1"
+    port: int = 0
+    token: str = field(default_factory=_token, repr=False)
+    static: Path = STATIC
+    language: Language = field(default_factory=language)
+    kernel_memory: int | None = None
+
+    @property
+    def address(self) -> str:
+        """The address that lets its reader in."""
+        return f"http://{self.host}:{self.port}/?token={self.token}"
+
+    @property
+    def cookie(self) -> str:
+        """The cookie's name: cookies know no ports, so studios beside each other need several."""
+        return f"partwise-{self.port}"
+
+    @cached_property
+    def hosts(self) -> frozenset[str]:
+        """What the Host header of a request to this studio says."""
+        return frozenset(f"{name}:{self.port}" for name in ("127.0.0.1", "localhost", "[::1]"))
