@@ -13,8 +13,10 @@ from partwise.ladder import climb as module
 from partwise.ladder.climb import climb
 from partwise.ladder.config import LadderConfig
 from partwise.ladder.events import Climbed, Event, Failed, Measured, Moved, Planned, Said
-from partwise.ladder.plan import find_text, plan, steps_done
+from partwise.ladder.plan import COMPILED_FROM, find_text, plan, steps_done
 from partwise.ladder.rungs import rung
+from partwise.machine import can_compile
+from partwise.run import Run
 from partwise.storage import lock
 from partwise.storage.tensors import sha256_file
 
@@ -88,22 +90,34 @@ def test_a_ladder_is_ordinary_runs_a_table_and_a_report() -> None:
 
 
 def test_the_run_of_a_rung_is_the_rung() -> None:
-    from partwise.run import Run
-
     climbed(only="2")
     run = Run.open("ladders/cats/runs/rung-2-seed-1")
     model, train = rung(2).model, rung(2).train
     vocab_size = len(set(WORDS))
     assert run.record.model == dataclasses.replace(model, vocab_size=vocab_size)
-    assert run.record.train == dataclasses.replace(train, steps=4)
+    # So short a training is not worth compiling.
+    assert run.record.train == dataclasses.replace(train, steps=4, compile="off")
+
+
+@pytest.mark.long
+def test_a_compiled_rung_is_the_plain_rung() -> None:
+    if not can_compile():
+        pytest.skip("this machine compiles nothing")
+    _, last = climbed(steps=COMPILED_FROM, swap=("compile=off",))
+    compiled, plain = last.table.to_dict()["rungs"]
+    assert [compiled["variant"], plain["variant"]] == [None, "compile=off"]
+    run = Run.open("ladders/cats/runs/rung-1-seed-1")
+    assert run.record.train.compile == "on"
+    assert run.record.resolved is not None
+    assert run.record.resolved.compiled
+    for name in ("train_loss", "val_loss", "best_val_loss", "estimate"):
+        assert compiled[name] == pytest.approx(plain[name], abs=0.005)
 
 
 def test_the_figure_is_the_whole_split_s_mean() -> None:
     """Worked out again from the run folder, by plain torch over every character but the first."""
     import torch
     from torch.nn import functional as F
-
-    from partwise.run import Run
 
     _, last = climbed(only="3")
     run = Run.open("ladders/cats/runs/rung-3-seed-1")

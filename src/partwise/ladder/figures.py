@@ -2,6 +2,7 @@
 
 import statistics
 
+import numpy as np
 import torch
 
 from partwise.machine import pick_device, pick_precision
@@ -46,7 +47,7 @@ def whole_loss(
         view,
         windows=windows,
         context_length=context,
-        batch_size=max(1, TOKENS_AT_ONCE // context),
+        batch_size=(objective and objective.evaluated_rows) or max(1, TOKENS_AT_ONCE // context),
         limit=limit,
         objective=objective,
     )
@@ -63,9 +64,17 @@ def classic_estimate(
     Source: Karpathy, 2023, "Let's build GPT", its `estimate_loss`.
     """
     batches = Batches(view, context_length, batch_size, seed)
+    drawn = [batches.batch(step) for step in range(ESTIMATE_BATCHES)]
+    # Batches of one size: the mean of their means is that of all sequences, however they are cut.
+    inputs, targets = upload(
+        (np.concatenate([i for i, _ in drawn]), np.concatenate([t for _, t in drawn])),
+        objective.device,
+    )
+    rows = objective.evaluated_rows or batch_size
     objective.model.eval()
-    losses = [
-        objective(*upload(batches.batch(step), objective.device)).item()
-        for step in range(ESTIMATE_BATCHES)
-    ]
-    return statistics.fmean(losses)
+    losses, weights = [], []
+    for start in range(0, len(inputs), rows):
+        part = slice(start, start + rows)
+        losses.append(objective(inputs[part], targets[part]).item())
+        weights.append(len(inputs[part]))
+    return statistics.fmean(losses, weights)

@@ -9,7 +9,7 @@ from typing import Any
 from partwise.errors import RunError, TextError
 from partwise.ladder.config import LadderConfig
 from partwise.ladder.jobs import Job, job
-from partwise.ladder.rungs import MACHINE_FIELDS, PUBLISHED_CORPUS, RECORD_FIELDS, rung
+from partwise.ladder.rungs import MACHINE_FIELDS, PUBLISHED_CORPUS, RECORD_FIELDS, Rung, rung
 from partwise.ladder.variants import FAITHFUL, choose, variants
 from partwise.messages import Notice
 from partwise.settings import plain
@@ -18,6 +18,10 @@ from partwise.text.sources import Source, open_source
 
 OFFLINE_CORPUS = "shakespeare"
 
+# Steps from which a small rung is worth compiling: the compiler takes as long as about 5,000 steps
+# the first time, and later no longer than reading what it kept.
+COMPILED_FROM = 1000
+
 
 def plan(config: LadderConfig) -> tuple[tuple[Job, ...], tuple[Notice, ...]]:
     """The jobs of a climb in the order of its table, and what was left out and why.
@@ -25,7 +29,7 @@ def plan(config: LadderConfig) -> tuple[tuple[Job, ...], tuple[Notice, ...]]:
     Raises:
         ConfigError: a rung, part, field or value that makes no sense.
     """
-    chosen = [rung(number) for number in config.rungs]
+    chosen = [_rung(number, config.steps) for number in config.rungs]
     choice = choose(chosen, variants(config.without, config.swap, config.each))
     shared: dict[str, Any] = {} if config.steps is None else {"steps": config.steps}
     pairs = []
@@ -46,6 +50,14 @@ def plan(config: LadderConfig) -> tuple[tuple[Job, ...], tuple[Notice, ...]]:
                 made = dataclasses.replace(made, train=train)
             jobs.append(made)
     return tuple(jobs), choice.notices
+
+
+def _rung(number: int, steps: int | None) -> Rung:
+    """Rung `number`; a short training of it is not compiled."""
+    here = rung(number)
+    if steps is None or steps >= COMPILED_FROM or here.train.compile != "on":
+        return here
+    return dataclasses.replace(here, train=dataclasses.replace(here.train, compile="off"))
 
 
 def find_text(text: str | None, offline: bool, say: Callable[[Notice], None]) -> Source:

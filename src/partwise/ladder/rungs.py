@@ -53,6 +53,7 @@ SMALL = TrainConfig(
     eval_every=500,
     eval_tokens=None,
     dtype="float32",
+    compile="on",
     device="cpu",
     threads=1,
     sample_chars=0,
@@ -62,7 +63,14 @@ SMALL = TrainConfig(
 
 # Rung 6 differs from rung 5 in its rate and batch; where it is computed is the machine's matter.
 SCALED = dataclasses.replace(
-    SMALL, batch_size=64, lr=3e-4, dtype="auto", device="auto", threads=None, log_every=10
+    SMALL,
+    batch_size=64,
+    lr=3e-4,
+    dtype="auto",
+    compile="auto",
+    device="auto",
+    threads=None,
+    log_every=10,
 )
 
 

@@ -25,6 +25,7 @@ from partwise.storage import cache_folder
 from partwise.text.config import DataConfig
 from partwise.text.prepare import Prepared, prepare
 from partwise.training.events import Evaluated, Finished, Said, Started, Stepped
+from partwise.training.whole_step import compile_evaluations
 
 Stop = Callable[[], bool]
 Message = dict[str, Any]
@@ -127,6 +128,8 @@ def measure(
         validation, training: its curves, step -> loss.
     """
     model, objective = ready(run)
+    if run.record.resolved is not None and run.record.resolved.compiled:
+        compile_evaluations(objective)
     assert finished.val_loss is not None and finished.best_val_loss is not None
     context = model.config.context_length
     train_loss = whole_loss(model, prepared.train, objective, limit=len(prepared.validation))
