@@ -117,9 +117,14 @@ def _node() -> tuple[tuple[list[str], str] | None, dict[str, str]]:
         bin = home if os.name == "nt" else home / "bin"
         # npm and Vite find `node` by PATH.
         surroundings["PATH"] = os.pathsep.join([str(bin), surroundings.get("PATH", "")])
-    path = surroundings.get("PATH")
-    node, npm = shutil.which("node", path=path), shutil.which("npm", path=path)
-    return (None if node is None or npm is None else ([npm], node)), surroundings
+        node = bin / ("node.exe" if os.name == "nt" else "node")
+        # The wheel holds no links, so its bin/npm does not find the rest of npm.
+        for npm in home.glob("**/npm/bin/npm-cli.js"):
+            return ([str(node), str(npm)], str(node)), surroundings
+    node_here, npm_here = shutil.which("node"), shutil.which("npm")
+    if node_here is None or npm_here is None:
+        return None, surroundings
+    return ([npm_here], node_here), surroundings
 
 
 def _run(step: list[str], client: Path, surroundings: dict[str, str]) -> str | None:
@@ -142,8 +147,9 @@ def _run(step: list[str], client: Path, surroundings: dict[str, str]) -> str | N
         return f"{name} failed: {error}"
     if done.returncode == 0:
         return None
-    lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
-    telling = [line for line in lines if "error" in line.lower()] or lines
+    lines = [line.strip().removeprefix("npm error").strip() for line in done.stdout.splitlines()]
+    dull = ("npm warn", "code ", "syscall ", "errno ", "A complete log")
+    telling = [line for line in lines if line and not line.startswith(dull)]
     return f"{name} failed: {telling[0] if telling else done.returncode}"
 
 
