@@ -1,0 +1,212 @@
+"""One forward pass of one text, kept whole for a while, so that every view of it is only a look."""
+
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+
+from partwise.errors import RunError
+from partwise.model.config import ModelConfig
+from partwise.model.gpt import GPT
+from partwise.model.trace import trace
+from partwise.studio.reading import Label, Reading, read_text
+from partwise.text.tokenizers import Tokenizer
+
+# What one trace may hold, and all that are kept together (bytes).
+MOST_BYTES = 2**30
+
+
+class GoneError(RunError):
+    """A trace that is no longer kept; the page reads its text again."""
+
+
+@dataclass(eq=False)
+class Traced:
+    """Every intermediate value of one text, on the CPU and in float32.
+
+    Args:
+        key: names it.
+        model: what was traced; a twin of its own, so that nobody else's work meets it.
+        tokenizer: cuts its text.
+        reading: the text's tokens.
+        values: as `model.trace.trace` names them, without the dimension of texts.
+        seconds: what the forward pass took.
+        lock: held while `model` computes something more.
+    """
+
+    key: str
+    model: GPT
+    tokenizer: Tokenizer
+    reading: Reading
+    values: dict[str, Tensor]
+    seconds: float
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def config(self) -> ModelConfig:
+        """The model's, with the mask that was traced."""
+        return self.model.config
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The text's tokens."""
+        return self.reading.ids
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """Their names."""
+        return self.reading.labels
+
+    @property
+    def bytes(self) -> int:
+        """What it holds in memory."""
+        return sum(value.numel() * value.element_size() for value in self.values.values())
+
+    @property
+    def scored(self) -> int:
+        """Tokens that may come next: a model may have more rows than its tokenizer has tokens."""
+        return min(self.config.vocab_size, self.tokenizer.vocab_size)
+
+
+def trace_text(
+    model: GPT, tokenizer: Tokenizer, text: str, *, most_bytes: int = MOST_BYTES
+) -> Traced:
+    """Read `text` once and keep everything.
+
+    Args:
+        model: any GPT; it is left as it was.
+        tokenizer: its own.
+        text: any text; see `read_text`.
+        most_bytes: a text whose trace would hold more is cut.
+
+    Raises:
+        TextError: nothing is left of the text.
+        SamplingError: the tokenizer is not the model's.
+    """
+    most = most_tokens(model.config, most_bytes)
+    reading = read_text(text, tokenizer, vocab_size=model.config.vocab_size, most=most)
+    return trace_ids(model, tokenizer, reading)
+
+
+def trace_ids(model: GPT, tokenizer: Tokenizer, reading: Reading) -> Traced:
+    """As `trace_text`, of tokens."""
+    device = model.token_embedding.weight.device
+    ids = torch.tensor([reading.ids], device=device)  # (1, T)
+    start = time.perf_counter()
+    seen = trace(model, ids)
+    values = {name: value[0].float().cpu() for name, value in seen.items()}
+    seconds = time.perf_counter() - start
+    return Traced(secrets.token_hex(8), model, tokenizer, reading, values, seconds)
+
+
+def twin(model: GPT, causal: bool | None = None) -> GPT:
+    """A model of its own that shares the weights, so that it can be changed while others use them.
+
+    Args:
+        model: any GPT.
+        causal: with the mask (True) or without (False); None: as the model has it.
+    """
+    config = model.config
+    if causal is not None and causal != config.causal:
+        # A window looks back from each token and means nothing without the mask.
+        config = replace(config, causal=causal, window=config.window if causal else None)
+    with torch.device("meta"):
+        other = GPT(config)
+    other.load_state_dict(model.state_dict(), assign=True)
+    return other.eval()
+
+
+def traced_bytes(config: ModelConfig, tokens: int) -> int:
+    """What a trace of so many tokens holds, at most."""
+    streams = 2 + 7 * config.n_layers
+    maps = config.n_layers * config.n_heads * tokens**2 if config.attention else 0
+    return 4 * (tokens * (streams * config.d_model + config.vocab_size) + maps)
+
+
+def most_tokens(config: ModelConfig, most_bytes: int = MOST_BYTES) -> int:
+    """The longest text, up to the context, whose trace holds no more than `most_bytes`."""
+    low, high = 1, config.context_length
+    while low < high:
+        middle = (low + high + 1) // 2
+        if traced_bytes(config, middle) <= most_bytes:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+class Twins:
+    """One twin for each model and mask, made when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[GPT, dict[bool, GPT]] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def of(self, model: GPT, causal: bool | None = None) -> GPT:
+        """The twin of `model` (see `twin`)."""
+        causal = model.config.causal if causal is None else causal
+        with self._lock:
+            mine = self._known.setdefault(model, {})
+            if causal not in mine:
+                mine[causal] = twin(model, causal)
+            return mine[causal]
+
+
+class Traces:
+    """The last traces, as many as their bytes allow; the newest is always kept.
+
+    Args:
+        most_bytes: what all of them may hold together.
+    """
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self.twins = Twins()
+        self._most = most_bytes
+        self._kept: OrderedDict[str, Traced] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def trace(
+        self, model: GPT, tokenizer: Tokenizer, text: str, causal: bool | None = None
+    ) -> tuple[Traced, bool]:
+        """The trace of `text`, and whether it was at hand.
+
+        Args:
+            model: any GPT.
+            tokenizer: its own.
+            text: any text.
+            causal: see `twin`.
+        """
+        own = self.twins.of(model, causal)
+        most = most_tokens(own.config, self._most)
+        reading = read_text(text, tokenizer, vocab_size=own.config.vocab_size, most=most)
+        with self._lock:
+            for known in self._kept.values():
+                if known.model is own and known.ids == reading.ids:
+                    self._kept.move_to_end(known.key)
+                    return replace(known, reading=reading), True
+        made = trace_ids(own, tokenizer, reading)
+        with self._lock:
+            self._kept[made.key] = made
+            while len(self._kept) > 1 and self._held() > self._most:
+                self._kept.popitem(last=False)
+        return made, False
+
+    def get(self, key: str) -> Traced:
+        """The trace with that key.
+
+        Raises:
+            GoneError: it is no longer kept.
+        """
+        with self._lock:
+            if key not in self._kept:
+                raise GoneError("this trace is no longer kept; read the text again")
+            self._kept.move_to_end(key)
+            return self._kept[key]
+
+    def _held(self) -> int:
+        return sum(traced.bytes for traced in self._kept.values())
