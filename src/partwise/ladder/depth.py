@@ -194,7 +194,46 @@ def racer(
     seed: int = 1,
     stop: Callable[[], bool] = never,
 ) -> Racer:
-    """Train one deep stack for a moment.
+    """Train one deep stack for a moment; arguments as `racing`.
+
+    Args:
+        norm, initialisation, data: who runs, and on what.
+        base, steps, batch_size, lr, seed: the training.
+        stop: asked at every step; True ends it early.
+    """
+    points: list[tuple[int, float]] = []
+    val_loss = None
+    for event in racing(
+        norm,
+        initialisation,
+        data,
+        base=base,
+        steps=steps,
+        batch_size=batch_size,
+        lr=lr,
+        seed=seed,
+        stop=stop,
+    ):
+        if isinstance(event, Finished):
+            val_loss = event.val_loss
+        else:
+            points.append((event.step, event.loss))
+    return Racer(norm, initialisation, tuple(points), val_loss)
+
+
+def racing(
+    norm: StackNorm,
+    initialisation: Initialisation,
+    data: RaceData,
+    *,
+    base: ModelConfig = RACER,
+    steps: int = 120,
+    batch_size: int = 16,
+    lr: float = 1e-3,
+    seed: int = 1,
+    stop: Callable[[], bool] = never,
+) -> Iterator[Stepped | Finished]:
+    """Train one deep stack for a moment: every fifth step, and the end.
 
     Constant rate, no warm-up and no clipping: what helps post-norm to train is left out on purpose.
 
@@ -230,14 +269,9 @@ def racer(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = GPT(stack_config(True, norm, initialisation, base))
-    points: list[tuple[int, float]] = []
-    val_loss = None
     for event in train(model, data(base.context_length, batch_size, seed), config, stop=stop):
-        if isinstance(event, Stepped) and event.logged:
-            points.append((event.step, event.loss))
-        elif isinstance(event, Finished):
-            val_loss = event.val_loss
-    return Racer(norm, initialisation, tuple(points), val_loss)
+        if isinstance(event, Finished) or (isinstance(event, Stepped) and event.logged):
+            yield event
 
 
 def _random_ids(config: ModelConfig, seed: int) -> Tensor:

@@ -1,6 +1,7 @@
 """Looking at a translator at work: which tokens of the source it looked at for each it wrote."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -14,6 +15,23 @@ from partwise.translation.folder import Translation
 from partwise.translation.picture import alignment_svg
 
 
+@dataclass(frozen=True)
+class Looked:
+    """What the decoder looked at while it wrote.
+
+    Args:
+        written: the translation.
+        source: the tokens it read, END last.
+        target: the tokens it wrote, END last.
+        weights: a row a token of `target`, over the tokens of `source`; each sums to 1.
+    """
+
+    written: str
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    weights: tuple[tuple[float, ...], ...]
+
+
 def alignment_picture(
     run: Translation,
     text: str,
@@ -22,7 +40,22 @@ def alignment_picture(
     head: int | None = None,
     config: SearchConfig | None = None,
 ) -> tuple[str, str]:
-    """A translation of `text`, and an SVG of what the decoder looked at while it wrote it.
+    """A translation of `text`, and an SVG of what the decoder looked at; arguments as `look`."""
+    seen = look(run, text, layer=layer, head=head, config=config)
+    return seen.written, alignment_svg(
+        seen.weights, seen.source, seen.target, f"{text} → {seen.written}"
+    )
+
+
+def look(
+    run: Translation,
+    text: str,
+    *,
+    layer: int | None = None,
+    head: int | None = None,
+    config: SearchConfig | None = None,
+) -> Looked:
+    """Translate `text` and see what the decoder looked at for each token that it wrote.
 
     Args:
         run: the translator.
@@ -61,11 +94,11 @@ def alignment_picture(
     # The first token is written after START, END after the last one.
     said = [known.start, *map(int, tokenizer.encode(written))]
     weights = alignment(model, torch.tensor([read]), torch.tensor([said]), layer=layer, head=head)
-    return written, alignment_svg(
-        weights[0].tolist(),
-        [*_shown(tokenizer, read[:-1]), "END"],
-        [*_shown(tokenizer, said[1:]), "END"],
-        f"{text} → {written}",
+    return Looked(
+        written,
+        source=(*_shown(tokenizer, read[:-1]), "END"),
+        target=(*_shown(tokenizer, said[1:]), "END"),
+        weights=tuple(tuple(row) for row in weights[0].tolist()),
     )
 
 
