@@ -1,0 +1,1 @@
+"""The course: lessons as files that a test can run, and what their cells find."""
