@@ -4,10 +4,10 @@ import ast
 from pathlib import Path
 
 import pytest
-from course.lesson_text import LESSON
 from hypothesis import given
 from hypothesis import strategies as st
 
+from course.lesson_text import LESSON
 from partwise.course.cells import Code, Formula, Markdown, Quiz, Reading, Widget
 from partwise.course.format import LessonError, parse
 
