@@ -249,7 +249,8 @@ def _some(batches: tuple[Batch, ...]) -> tuple[Batch, ...]:
 
 
 def _apart(x: Tensor, y: Tensor) -> Tensor:
-    return (y - x).norm(dim=-1)
+    moved: Tensor = (y - x).norm(dim=-1)
+    return moved
 
 
 def _through(module: nn.Module, x: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from partwise.studio.reading import labels
 from partwise.studio.traces import Traced
 
 # Operations that one view may cost: about a tenth of a second on two cores.
-MOST_OPERATIONS = 6 * 10**9
+MOST_OPERATIONS = 3 * 10**9
 
 
 def streams(traced: Traced) -> list[Tensor]:

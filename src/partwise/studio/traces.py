@@ -5,6 +5,7 @@ import threading
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -37,6 +38,7 @@ class Traced:
         values: as `model.trace.trace` names them, without the dimension of texts.
         seconds: what the forward pass took.
         lock: held while `model` computes something more.
+        figures: what was found out about a tensor, by name and head.
     """
 
     key: str
@@ -46,6 +48,7 @@ class Traced:
     values: dict[str, Tensor]
     seconds: float
     lock: threading.Lock = field(default_factory=threading.Lock)
+    figures: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
 
     @property
     def config(self) -> ModelConfig:
