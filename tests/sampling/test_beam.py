@@ -167,6 +167,26 @@ def test_a_wider_beam_finds_what_greed_misses() -> None:
     assert best.log_probability == pytest.approx(math.log(0.4 * 0.95), rel=1e-5)
 
 
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("width", [1, 2, 3, 4])
+def test_a_sure_text_is_found_among_bad_ends(width: int, alpha: float) -> None:
+    """A model that is sure of one long text leaves the rest of the beam to ends that are unlikely."""
+    sure = (0, 1, 2, 0, 1, 2, 0)
+
+    class Sure(Oracle):
+        def scores(self, name: str, text: tuple[int, ...]) -> list[float]:
+            written = text[1:]
+            right = END if len(written) >= len(sure) else sure[len(written)]
+            # Off the right way, and on it in second place, END is the likeliest by far.
+            scores = [-20.0] * VOCABULARY
+            scores[END] = -10.0
+            if written == sure[: len(written)]:
+                scores[right] = 0.0
+            return scores
+
+    assert search(Sure(["x"]), width, alpha, 20)[0][0].ids == sure
+
+
 def test_it_stops_when_nothing_can_become_better() -> None:
     class Short(Oracle):
         def scores(self, name: str, text: tuple[int, ...]) -> list[float]:

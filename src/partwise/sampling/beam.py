@@ -108,8 +108,9 @@ def beam_search(
 
     In each step all continuations of a text's `width` unfinished beginnings are compared. Those
     that end with END, and are among the `width` best, are finished; the `width` best others go on.
-    It is over when `width` are finished, or none that goes on can become better than the best. A
-    text of `longest` tokens must end.
+    It is over when none that goes on can become better than the best that is finished, or when
+    `width` are finished and none that goes on is better as it stands. A text of `longest` tokens
+    must end.
 
     Args:
         writer: B texts.
@@ -154,8 +155,12 @@ def beam_search(
                 value = beginning.log_probability
                 finished[text].append(Found(beginning.ids, value, value / penalty))
             top = max((found.score for found in finished[text]), default=-math.inf)
-            hopeless = not best or best[0][1].log_probability / last_penalty <= top
-            if len(finished[text]) < width and not hopeless:
+            likeliest = best[0][1].log_probability if best else -math.inf
+            hopeless = likeliest / last_penalty <= top
+            # A model that is sure of one text fills the beam with bad ends of all others: as many
+            # as `width` are no reason to stop while something better is still being written.
+            enough = len(finished[text]) >= width and likeliest / penalty <= top
+            if not hopeless and not enough:
                 going_on[text] = [beginning for _, beginning in best]
                 rows += [first_row + row for row, _ in best]
                 tokens += [beginning.ids[-1] for _, beginning in best]
