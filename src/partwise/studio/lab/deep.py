@@ -38,10 +38,22 @@ def stack(
     return depth.stack(residual, norm, initialisation, base=base, ids=pieces(text))
 
 
-def pieces(text: Prepared, count: int = depth.TEXTS, length: int | None = None) -> Tensor:
-    """Pieces of the training text, each with one token more than is read of it (count, T + 1)."""
-    length = depth.STACK.context_length if length is None else length
-    inputs, targets = Batches(text.train, length, count, 1).batch(0)
+def pieces(
+    text: Prepared,
+    count: int = depth.TEXTS,
+    length: int = depth.STACK.context_length,
+    validation: bool = False,
+) -> Tensor:
+    """Pieces of a text, each with one token more than is read of it (count, length + 1).
+
+    Args:
+        text: whose.
+        count: how many.
+        length: tokens that are read of each.
+        validation: from the validation split; else from what is learned.
+    """
+    view = text.validation if validation else text.train
+    inputs, targets = Batches(view, length, count, 1).batch(0)
     return torch.from_numpy(np.concatenate([inputs, targets[:, -1:]], axis=1))
 
 

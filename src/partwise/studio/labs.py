@@ -1,0 +1,262 @@
+"""The labs' addresses: each experiment of `studio/lab` by its name."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import torch
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from partwise.errors import PartwiseError, RunError, UsageError
+from partwise.ladder.deep import STACK_NORMS, to_plain
+from partwise.model.config import Initialisation
+from partwise.model.trace import trace
+from partwise.run import Run
+from partwise.run.listing import list_runs
+from partwise.studio.answers import Json, body, field, finite
+from partwise.studio.lab import deep, dropout, norms
+from partwise.studio.models import Models
+from partwise.studio.reading import read_text
+from partwise.studio.state import State
+from partwise.text.prepare import Prepared, prepare
+from partwise.training.events import Stepped
+
+Choice = TypeVar("Choice", bound=str)
+
+INITIALISATIONS: tuple[Initialisation, ...] = get_args(Initialisation)
+
+# Tokens of a text whose edges are drawn.
+MOST_EDGES = 24
+
+# Pieces that thinned networks are measured on.
+PIECES, PIECE = 16, 64
+
+
+def routes(state: State) -> list[BaseRoute]:
+    """`/api/labs/{name}`; `race` and `thinned` answer line by line as they go."""
+    labs = Labs(state)
+    answers: dict[str, Callable[[dict[str, Any]], Any]] = {
+        "stack": labs.stack,
+        "norms": labs.norms,
+        "edges": labs.edges,
+        "alignment": labs.alignment,
+    }
+    flows: dict[str, Callable[[dict[str, Any]], Iterator[dict[str, Any]]]] = {
+        "race": labs.race,
+        "thinned": labs.thinned,
+    }
+
+    async def experiment(request: Request) -> Response:
+        name = request.path_params["name"]
+        sent = await body(request)
+        if name in flows:
+            # Whatever is wrong with what was sent is found before the answer begins.
+            lines = flows[name](sent)
+            first = await run_in_threadpool(next, lines, None)
+            return StreamingResponse(_written(first, lines), media_type="application/x-ndjson")
+        if name not in answers:
+            raise UsageError("there is no lab {name!r}", name=name)
+        return Json(await run_in_threadpool(answers[name], sent))
+
+    def translators(request: Request) -> Response:
+        return Json(labs.translators())
+
+    return [
+        Route("/api/labs/translators", translators),
+        Route("/api/labs/{name}", experiment, methods=["POST"]),
+    ]
+
+
+class Labs:
+    """The experiments, on the models and texts of one studio.
+
+    Args:
+        state: of the studio.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._models = Models(state)
+        # Two races at once would only slow each other down.
+        self._lane = threading.Lock()
+        self._texts: dict[Path, Prepared] = {}
+
+    def stack(self, sent: dict[str, Any]) -> dict[str, Any]:
+        """Gradient, likeness of tokens and what blocks add, by layer, before any training."""
+        start = time.perf_counter()
+        found = deep.stack(
+            field(sent, "residual", bool),
+            one_of(sent, "norm", STACK_NORMS),
+            one_of(sent, "initialisation", INITIALISATIONS),
+            field(sent, "layers", int, 96),
+            self._text(),
+        )
+        return {**to_plain(found), "seconds": time.perf_counter() - start}
+
+    def race(self, sent: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Pre-norm and post-norm side by side: a line every fifth step of each, and the end."""
+        initialisation = one_of(sent, "initialisation", INITIALISATIONS)
+        layers = field(sent, "layers", int, 48)
+        steps = field(sent, "steps", int, 120)
+        text = self._text()
+        if not self._lane.acquire(blocking=False):
+            raise UsageError("another race is being run; stop it, or wait for its end")
+        try:
+            for norm, event in deep.race(initialisation, layers, steps, text):
+                if isinstance(event, Stepped):
+                    yield {"norm": norm, "step": event.step, "loss": event.loss}
+                else:
+                    yield {"norm": norm, "val_loss": event.val_loss, "seconds": event.seconds}
+        finally:
+            self._lane.release()
+
+    def norms(self, sent: dict[str, Any]) -> dict[str, Any]:
+        """One batch of made-up tokens and what three norms make of it."""
+        length = field(sent, "length", int, 4)
+        x = norms.tokens(
+            field(sent, "texts", int, 2),
+            length,
+            field(sent, "width", int, 8),
+            field(sent, "spread", float, 1.0),
+            field(sent, "seed", int, 1),
+        )
+        return {
+            "input": x.tolist(),
+            "norms": [one.to_plain() for one in norms.normalise(x, alone=length)],
+        }
+
+    def edges(self, sent: dict[str, Any]) -> dict[str, Any]:
+        """One head's attention weights, and what training sees of them."""
+        model, tokenizer = self._models.load(field(sent, "model", str))
+        config = model.config
+        layer, head = field(sent, "layer", int, 0), field(sent, "head", int, 0)
+        if not config.attention:
+            raise UsageError("this model has no attention; choose another")
+        for name, value, count in (
+            ("layer", layer, config.n_layers),
+            ("head", head, config.n_heads),
+        ):
+            if not 0 <= value < count:
+                raise UsageError(
+                    "{name}={value} is out of range; give {low} to {most}",
+                    name=name,
+                    value=value,
+                    low=0,
+                    most=count - 1,
+                )
+        rate = field(sent, "rate", float, 0.2)
+        if not 0 <= rate < 1:
+            raise UsageError(
+                "dropout={rate} drops nothing or everything; give 0.05 to 0.9", rate=rate
+            )
+        most = min(MOST_EDGES, config.context_length)
+        reading = read_text(
+            field(sent, "text", str), tokenizer, vocab_size=config.vocab_size, most=most
+        )
+        seen = trace(model, torch.tensor([reading.ids]))
+        weights = seen[f"block.{layer}.attention.weights"][0, head].float()  # (T, T)
+        return {
+            "tokens": [one.as_dict() for one in reading.labels],
+            "notices": [str(notice) for notice in reading.notices],
+            "weights": weights.tolist(),
+            "dropped": dropout.edges(weights, rate, field(sent, "seed", int, 1)).tolist(),
+            "layers": config.n_layers,
+            "heads": config.n_heads,
+        }
+
+    def thinned(self, sent: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Thinned networks one by one and their mean; first the whole network's loss."""
+        id = field(sent, "model", str)
+        model, _ = self._models.load(id)
+        text = self._text(id)
+        length = min(PIECE, model.config.context_length)
+        ids = deep.pieces(text, PIECES, length, validation=True)
+        lines = dropout.thinned(
+            model,
+            ids,
+            field(sent, "rate", float, 0.2),
+            field(sent, "networks", int, 16),
+            field(sent, "seed", int, 1),
+        )
+        yield {"whole": dropout.whole(model, ids), "tokens": ids[:, 1:].numel()}
+        for line in lines:
+            yield vars(line)
+
+    def translators(self) -> list[dict[str, Any]]:
+        """The encoder-decoders among the runs."""
+        return [
+            {"name": run.name, "text": run.text, "parameters": run.parameters}
+            for run in list_runs(self._state.root)
+            if run.kind == "translation" and run.problem is None
+        ]
+
+    def alignment(self, sent: dict[str, Any]) -> dict[str, Any]:
+        """A translation, and where its decoder looked."""
+        from partwise.translation.folder import Translation
+        from partwise.translation.looking import look
+
+        name = field(sent, "run", str)
+        if name not in {run["name"] for run in self.translators()}:
+            raise RunError("there is no translator {name!r} among the runs", name=name)
+        seen = look(
+            Translation.open(self._state.root / name),
+            field(sent, "text", str),
+            layer=field(sent, "layer", int, None),
+            head=field(sent, "head", int, None),
+        )
+        return vars(seen)
+
+    def _text(self, id: str = "tiny") -> Prepared:
+        """The text that a model learned.
+
+        Raises:
+            TextError: it is gone.
+        """
+        run = Run.open(self._models.folder(id))
+        known = self._texts.get(run.path)
+        if known is None:
+            known = prepare(
+                run.record.text.spec,
+                run.record.data,
+                cache=self._state.cache,
+                tokenizer=run.tokenizer(),
+                offline=True,
+            )
+            self._texts[run.path] = known
+        return known
+
+
+def one_of(sent: dict[str, Any], name: str, choices: Sequence[Choice]) -> Choice:
+    """One field of what was sent, which must be one of `choices`.
+
+    Raises:
+        UsageError: it is none of them.
+    """
+    value = field(sent, name, str)
+    for choice in choices:
+        if value == choice:
+            return choice
+    raise UsageError(
+        "{name}={value} is none of {choices}", name=name, value=value, choices=", ".join(choices)
+    )
+
+
+def _written(first: dict[str, Any] | None, rest: Iterator[dict[str, Any]]) -> Iterator[str]:
+    """Each answer as a line of JSON; a mistake on the way is the last line."""
+    try:
+        if first is not None:
+            yield _line(first)
+        for one in rest:
+            yield _line(one)
+    except PartwiseError as error:
+        yield _line({"error": {"message": str(error)}})
+
+
+def _line(value: dict[str, Any]) -> str:
+    return json.dumps(finite(value), ensure_ascii=False) + "\n"
