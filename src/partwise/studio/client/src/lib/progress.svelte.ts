@@ -1,0 +1,143 @@
+/**
+ * What the learner did: edits, answers, checks. Kept by the server in the user's data folder; in a
+ * static export by the browser. Saving waits a moment, and does not wait when the page is left.
+ */
+import { ApiError, get, post, sentence } from "./api";
+import { exported } from "./exported";
+import { after, type Answered, type Card } from "./review";
+
+export type Kind = "code" | "quiz" | "check" | "read";
+export interface Entry {
+  content: string | null;
+  state: unknown;
+  /** The lesson's own cell is another one than when this was saved. */
+  changed?: boolean;
+  saved?: number;
+}
+type Entries = Record<string, Record<string, Partial<Record<Kind, Entry>>>>;
+
+const KEY = "partwise.progress";
+const WAIT = 700;
+
+let entries = $state<Entries>({});
+let loaded = $state(false);
+let problem = $state<string | null>(null);
+let loading: Promise<void> | null = null;
+const unsaved = new Map<string, Record<string, unknown>>();
+let timer: ReturnType<typeof setTimeout> | undefined;
+
+/** Reads what was kept, once; the cells wait for it. */
+export function load(): Promise<void> {
+  loading ??= (async () => {
+    try {
+      if (exported) entries = JSON.parse(localStorage.getItem(KEY) ?? "{}") as Entries;
+      else entries = (await get<{ lessons: Entries }>("/api/progress")).lessons ?? {};
+    } catch (error) {
+      problem = sentence(error);
+      loading = null;
+      if (error instanceof ApiError && error.status === 401) throw error;
+    } finally {
+      loaded = true;
+    }
+  })();
+  return loading;
+}
+
+export function entry(lesson: string, cell: string, kind: Kind): Entry | null {
+  return entries[lesson]?.[cell]?.[kind] ?? null;
+}
+
+/** Keeps an entry, or forgets it where content and state are both null. */
+export function keep(
+  lesson: string,
+  cell: string,
+  kind: Kind,
+  value: { content?: string | null; state?: unknown; hash?: string },
+): void {
+  const content = value.content ?? null;
+  const state = value.state ?? null;
+  const cells = (entries[lesson] ??= {});
+  const kinds = (cells[cell] ??= {});
+  if (content === null && state === null) delete kinds[kind];
+  else kinds[kind] = { content, state, changed: false, saved: Date.now() / 1000 };
+  const body = { lesson, cell, kind, content, state, hash: value.hash };
+  unsaved.set(`${lesson}\n${cell}\n${kind}`, body);
+  clearTimeout(timer);
+  timer = setTimeout(() => void flush(), WAIT);
+}
+
+/** Sends what was not yet sent. */
+export async function flush(): Promise<void> {
+  clearTimeout(timer);
+  if (exported) {
+    unsaved.clear();
+    try {
+      localStorage.setItem(KEY, JSON.stringify(entries));
+    } catch (error) {
+      problem = sentence(error);
+    }
+    return;
+  }
+  for (const [name, body] of [...unsaved]) {
+    unsaved.delete(name);
+    try {
+      await post("/api/progress", body);
+      problem = null;
+    } catch (error) {
+      // Tried again with the next change, unless a newer one of the same cell came meanwhile.
+      if (!unsaved.has(name)) unsaved.set(name, body);
+      problem = sentence(error);
+      return;
+    }
+  }
+}
+
+function leave(): void {
+  if (exported) {
+    void flush();
+    return;
+  }
+  for (const body of unsaved.values()) {
+    void fetch("/api/progress", {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(body),
+      keepalive: true,
+    });
+  }
+  unsaved.clear();
+}
+globalThis.window?.addEventListener("pagehide", leave);
+
+export function answered(lesson: string, cell: string): Answered | null {
+  return (entry(lesson, cell, "quiz")?.state as Answered | null | undefined) ?? null;
+}
+
+/** Keeps an answer to a question and when the question comes back. */
+export function answer(lesson: string, cell: string, right: boolean, given: unknown, hash?: string): void {
+  const state = after(answered(lesson, cell), right, Date.now() / 1000, given);
+  keep(lesson, cell, "quiz", { state, hash });
+}
+
+export function passed(lesson: string, cell: string): boolean {
+  const state = entry(lesson, cell, "check")?.state as { passed?: boolean } | null | undefined;
+  return state?.passed ?? false;
+}
+
+/** All questions that were ever answered. */
+export function cards(): Card[] {
+  return Object.entries(entries).flatMap(([lesson, cells]) =>
+    Object.entries(cells).flatMap(([cell, kinds]) =>
+      kinds.quiz?.state ? [{ lesson, cell, answered: kinds.quiz.state as Answered }] : [],
+    ),
+  );
+}
+
+export const progress = {
+  get loaded() {
+    return loaded;
+  },
+  get problem() {
+    return problem;
+  },
+};
