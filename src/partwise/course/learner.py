@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import numpy.typing as npt
 
 from partwise.course.tiny import TINY, checkpoint_folder, make_tiny, prose
@@ -21,6 +22,10 @@ Array = npt.NDArray[Any]
 # How much text a lesson finds (characters), and how much it needs.
 LONG = 20_000
 SHORT = 500
+
+# Windows that `val_loss` reads, and tokens in each at most.
+WINDOWS = 16
+WINDOW = 128
 
 
 class LazyModel:
@@ -94,7 +99,7 @@ class LazyWeights(Mapping[str, Array]):
 
 
 def learned(name: str | Path) -> dict[str, Any]:
-    """What a lesson calls `model`, `weights`, `tokenizer`, `config` and `text`.
+    """What a lesson finds of the chosen model, by name; see `prelude.use_model`.
 
     Args:
         name: "tiny", "run:NAME" or a run folder.
@@ -114,49 +119,133 @@ def learned(name: str | Path) -> dict[str, Any]:
         opened = Run.open(run)
         config, spec, tokenizer = opened.record.model, opened.record.text.spec, opened.tokenizer()
     model = LazyModel(run)
+    train_text, text = _texts(spec, tokenizer, model, config)
+
+    def encode(text: str) -> npt.NDArray[np.int64]:
+        """The ids of a text, (T,); what the vocabulary lacks is left out."""
+        return tokenizer.encode(text, unknown="skip")
+
+    def decode(ids: npt.ArrayLike) -> str:
+        """The text of some ids."""
+        return tokenizer.decode(np.asarray(ids).ravel().tolist())
+
+    val_ids = encode(text)
+
+    def val_loss(changed: Any = None, ids: npt.ArrayLike | None = None) -> float:
+        """The mean loss (nats a token) of the chosen model, or of another, on some of `text`."""
+        return loss_on(model if changed is None else changed, val_ids if ids is None else ids)
+
     return {
         "model": model,
         "weights": LazyWeights(run, plain=tiny),
         "tokenizer": tokenizer,
         "config": config,
-        "text": _text(spec, tokenizer, model, config),
+        "encode": encode,
+        "decode": decode,
+        "text": text,
+        "train_ids": encode(train_text),
+        "val_ids": val_ids,
+        "val_loss": val_loss,
     }
 
 
-def _text(spec: str | None, tokenizer: Tokenizer, model: LazyModel, config: ModelConfig) -> str:
-    """Some text that the model did not learn from, all of it in its vocabulary.
+def windows(ids: npt.ArrayLike, length: int, count: int = WINDOWS) -> npt.NDArray[np.int64]:
+    """`count` rows of `length` + 1 tokens from a text, side by side without overlap, or fewer."""
+    row = np.asarray(ids, np.int64).ravel()
+    length = min(length, len(row) - 1)
+    count = max(1, min(count, len(row) // (length + 1)))
+    return row[: count * (length + 1)].reshape(count, length + 1)
 
-    The end of a run's text, which is what validation reads; where that is gone, Shakespeare or the
-    lessons' prose; and where the tokenizer knows little of those, what the model itself writes.
+
+def loss_on(model: Any, ids: npt.ArrayLike) -> float:
+    """The mean loss of a model's predictions in a text (nats a token), over a few windows of it."""
+    import torch
+    from torch.nn import functional as F
+
+    from partwise.model.trace import evaluating
+
+    real = real_model(model)
+    rows = torch.from_numpy(windows(ids, min(real.config.context_length, WINDOW)))
+    with evaluating(real), torch.no_grad():
+        logits = real(rows[:, :-1])  # (B, T, vocab_size)
+    return float(F.cross_entropy(logits.flatten(0, 1).float(), rows[:, 1:].flatten()))
+
+
+def observe(model: Any, ids: npt.ArrayLike) -> dict[str, npt.NDArray[np.float64]]:
+    """Every value of one forward pass by its name (see `pw.trace`), as NumPy arrays.
+
+    Args:
+        model: a GPT.
+        ids: the ids of one text, (T,), or of several, (B, T).
+
+    Returns:
+        Name -> array; for one text without the axis of texts.
     """
-    for data in (_end_of(spec), _usual()):
-        known = tokenizer.encode(data[-2 * LONG :], unknown="skip")
-        found = tokenizer.decode(known)[-LONG:]
-        # Begin at a line, not in the middle of one.
-        found = found[found.find("\n") + 1 :].lstrip()
-        if len(found) >= max(SHORT, 2 * config.context_length):
-            return found
+    import torch
+
+    from partwise.model.trace import trace
+
+    whole = np.asarray(ids, np.int64)
+    found = trace(real_model(model), torch.from_numpy(np.atleast_2d(whole)))
+    return {
+        name: (value[0] if whole.ndim == 1 else value).double().numpy()
+        for name, value in found.items()
+    }
+
+
+def real_model(model: Any) -> Any:
+    """The GPT itself."""
+    return model._model() if isinstance(model, LazyModel) else model
+
+
+def _texts(
+    spec: str | None, tokenizer: Tokenizer, model: LazyModel, config: ModelConfig
+) -> tuple[str, str]:
+    """Some text that the model learned from, and some that it did not, all in its vocabulary.
+
+    From the beginning and from the last tenth of a run's text; where that is gone, of Shakespeare
+    or of the lessons' prose; and where the tokenizer knows little of those, what the model itself
+    writes.
+    """
+    for ends in (_ends_of(spec), _usual_ends()):
+        train, text = (
+            tokenizer.decode(tokenizer.encode(end, unknown="skip"))[:LONG] for end in ends
+        )
+        if len(text) >= max(SHORT, 2 * config.context_length):
+            return train, text
     from partwise.sampling.config import SampleConfig
     from partwise.sampling.generate import complete
 
-    drawn = SampleConfig(chars=2 * SHORT, temperature=0.8, seed=1)
-    return complete(model._model(), tokenizer, "", drawn)[0]
+    first, second = (
+        complete(model._model(), tokenizer, "", SampleConfig(chars=2 * SHORT, seed=seed))[0]
+        for seed in (1, 2)
+    )
+    return first, second
 
 
-def _end_of(spec: str | None) -> str:
+def _ends_of(spec: str | None) -> tuple[str, str]:
     if spec is None or not Path(spec).is_file():
-        return ""
+        return "", ""
+    found = []
     try:
         with Path(spec).open("rb") as file:
-            file.seek(0, 2)
-            file.seek(max(0, file.tell() - 8 * LONG))
-            return file.read().decode("utf-8", "ignore").replace("\r\n", "\n")
+            size = file.seek(0, 2)
+            for place in (0, size * 9 // 10):
+                file.seek(place)
+                found.append(_from_line(file.read(4 * LONG).decode("utf-8", "ignore")))
     except OSError:
-        return ""
+        return "", ""
+    return found[0], found[1]
 
 
-def _usual() -> str:
+def _usual_ends() -> tuple[str, str]:
     try:
-        return shakespeare().decode("utf-8")
+        whole = shakespeare().decode("utf-8")
     except PartwiseError:
-        return prose()
+        whole = prose()
+    return whole[: 2 * LONG], _from_line(whole[len(whole) * 9 // 10 :][: 2 * LONG])
+
+
+def _from_line(text: str) -> str:
+    """Begin at a line, not in the middle of one."""
+    return text[text.find("\n") + 1 :].replace("\r\n", "\n").lstrip()

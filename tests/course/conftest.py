@@ -1,0 +1,65 @@
+"""The tiny model is trained once, whichever test process comes first."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from partwise.course.tiny import make_tiny, tiny_folder, tiny_ready
+from partwise.model.config import ModelConfig
+from partwise.run import Run
+from partwise.storage import cache_folder
+from partwise.text.config import DataConfig
+from partwise.training.config import TrainConfig
+
+# Before any test has changed the surroundings: the cache of whoever runs the tests.
+OWN = cache_folder() / "course"
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The tiny model's run folder: this user's where it is there already, else trained."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PARTWISE_CACHE", str(shared / "course-cache"))
+        folder = tiny_folder()
+        own = OWN / folder.name
+        if not tiny_ready() and (own / "checkpoints" / "best.json").is_file():
+            shutil.copytree(own, folder, dirs_exist_ok=True)
+        yield make_tiny()
+
+
+@pytest.fixture(scope="session")
+def modern(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another model that a learner may pick: rotary, RMSNorm, tied, no biases, hardly trained."""
+    model = ModelConfig(
+        context_length=48,
+        n_layers=3,
+        d_model=48,
+        n_heads=6,
+        n_kv_heads=3,
+        qk_norm=True,
+        qkv_bias=False,
+        projection_bias=False,
+        feedforward="swiglu",
+        feedforward_bias=False,
+        norm="rmsnorm",
+        norm_bias=False,
+        position="rotary",
+    )
+    train = TrainConfig(
+        steps=12, batch_size=8, warmup_steps=2, eval_every=12, eval_tokens=512, sample_chars=0,
+        device="cpu", dtype="float32", compile="off", threads=1,
+    )  # fmt: skip
+    root = tmp_path_factory.mktemp("modern")
+    text = root / "novel.txt"
+    text.write_text(
+        "Once there was a small model. It read, and it wrote.\n" * 400, encoding="utf-8"
+    )
+    run = Run.create(root, "modern", str(text), model, train, DataConfig())
+    for _ in run.train():
+        pass
+    return run.path
