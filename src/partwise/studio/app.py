@@ -1,34 +1,92 @@
 """The studio put together: a guard, a language, and one group of routes an area."""
 
-from collections.abc import Callable
+import asyncio
+import importlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Mount, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from partwise.errors import PartwiseError
 from partwise.messages import LANGUAGES, use_language
-from partwise.studio import about, pages
+from partwise.studio import about, models, pages, socket
 from partwise.studio.answers import mistake
+from partwise.studio.kernels import Kernels
 from partwise.studio.security import Guard
 from partwise.studio.state import State
 
-# An area is a module with `routes(state)`. The last one answers whatever is left.
+# An area is a module with `routes(state)`.
 AREAS: tuple[Callable[[State], list[BaseRoute]], ...] = (
     about.routes,
-    pages.routes,
+    models.routes,
+)
+
+# Areas that need torch, which takes a second or two: they are loaded behind the first page, or by
+# the first request that no other area answers.
+LATER = (
+    "partwise.studio.explorer",
+    "partwise.studio.labs",
 )
 
 
 def build(state: State) -> Starlette:
     """The whole app of one studio."""
+    kernels = Kernels(state)
+    later = Later(state)
+
+    @asynccontextmanager
+    async def life(app: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await kernels.close()
+
     return Starlette(
-        routes=[route for area in AREAS for route in area(state)],
+        routes=[
+            *socket.routes(state, {**socket.channels(state), **kernels.answers()}, (kernels.gone,)),
+            *(route for area in AREAS for route in area(state)),
+            Mount("/api", later),
+            *pages.routes(state),
+        ],
         middleware=[Middleware(Spoken, state=state), Middleware(Guard, state=state)],
         exception_handlers={PartwiseError: mistake},
+        lifespan=life,
     )
+
+
+class Later:
+    """The areas that need torch, loaded when one of them is asked.
+
+    Args:
+        state: of the studio.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._router: Router | None = None
+        self._turn = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.load()
+        assert self._router is not None
+        # The areas name their whole addresses.
+        await self._router({**scope, "root_path": ""}, receive, send)
+
+    async def load(self) -> None:
+        """Load them, if they are not yet."""
+        async with self._turn:
+            if self._router is None:
+                self._router = await run_in_threadpool(self._loaded)
+
+    def _loaded(self) -> Router:
+        areas = [importlib.import_module(name).routes for name in LATER]
+        found = [route for area in areas for route in area(self._state)]
+        return Router([*found, *pages.unknown(self._state)])
 
 
 class Spoken:

@@ -14,11 +14,7 @@ from partwise.studio.state import State
 
 
 def routes(state: State) -> list[BaseRoute]:
-    """Built files under /assets/, unknown answers, and index.html for everything else."""
-
-    async def unknown(request: Request) -> Response:
-        words = message("there is nothing at {path}", path=request.url.path)
-        return Json({"error": {"kind": "unknown", "message": words}}, 404)
+    """Built files under /assets/, and index.html for everything else."""
 
     async def page(request: Request) -> Response:
         name = request.path_params["path"]
@@ -32,9 +28,18 @@ def routes(state: State) -> list[BaseRoute]:
 
     return [
         Mount("/assets", _Assets(directory=state.static / "assets", check_dir=False)),
-        Route("/api/{path:path}", unknown, methods=["GET", "POST"]),
         Route("/{path:path}", page, methods=["GET"]),
     ]
+
+
+def unknown(state: State) -> list[BaseRoute]:
+    """What answers a request that no area knows."""
+
+    async def answer(request: Request) -> Response:
+        words = message("there is nothing at {path}", path=request.url.path)
+        return Json({"error": {"kind": "unknown", "message": words}}, 404)
+
+    return [Route("/{path:path}", answer, methods=["GET", "POST"])]
 
 
 class _Assets(StaticFiles):
@@ -56,7 +61,7 @@ def _index(state: State, nonce: str) -> str:
             f"<body><main><h1>Partwise</h1><p>{not_built()}</p></main></body></html>"
         )
     text = file.read_text(encoding="utf-8")
-    return text.replace("<head>", f'<head>\n<meta name="csp-nonce" content="{nonce}">', 1)
+    return text.replace("__CSP_NONCE__", nonce)
 
 
 def not_built() -> str:

@@ -1,12 +1,17 @@
 """What the areas of the studio share: where things are kept, and who is let in."""
 
 import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from partwise.messages import Language, language
 from partwise.storage import cache_folder, data_folder
+from partwise.studio.hub import Hub, Tab
 
 STATIC = Path(__file__).parent / "static"
 
@@ -29,6 +34,9 @@ class State:
         static: the built pages.
         language: what is spoken until a page says otherwise.
         kernel_memory: most memory of a kernel (bytes); None: what suits this machine.
+        hub: the tabs that are open.
+        first_looks: called with a tab and a channel that it begins to watch.
+        loaded, loading: models that are kept in memory, and who may load one now.
     """
 
     root: Path = Path("runs")
@@ -41,6 +49,10 @@ class State:
     static: Path = STATIC
     language: Language = field(default_factory=language)
     kernel_memory: int | None = None
+    hub: Hub = field(default_factory=Hub)
+    first_looks: list[Callable[[Tab, str], None]] = field(default_factory=list)
+    loaded: OrderedDict[Any, Any] = field(default_factory=OrderedDict, repr=False)
+    loading: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @property
     def address(self) -> str:
