@@ -84,6 +84,13 @@ class KVCache:
         self.values = [values[rows] for values in self.values]
         self.recent = self.recent[rows]
 
+    def take(self, ids: Tensor) -> None:
+        """Count the tokens `ids` (B, T) as seen; their keys and values are here."""
+        self.position += ids.shape[1]
+        if self.recent.shape[1]:
+            tokens = torch.cat((self.recent, ids), dim=1)
+            self.recent.copy_(tokens[:, -self.recent.shape[1] :])
+
     def begin(self, ids: Tensor) -> "Step":
         """Make ready for the tokens `ids` (B, T); `Step.finish` counts them as seen.
 
@@ -177,8 +184,4 @@ class Step:
 
     def finish(self) -> None:
         """Count the new tokens as seen."""
-        cache = self.cache
-        cache.position += self.ids.shape[1]
-        if cache.recent.shape[1]:
-            tokens = torch.cat((cache.recent, self.ids), dim=1)
-            cache.recent.copy_(tokens[:, -cache.recent.shape[1] :])
+        self.cache.take(self.ids)

@@ -27,15 +27,20 @@ class Draws:
             for row in range(count)
         ]
         self._device = device
-        self._block = torch.empty(0, count)
+        self._block = torch.empty(0, count, device=device)
         self._used = 0
 
     def next(self) -> Tensor:
         """The next step's numbers, (B,) float32."""
-        if self._used == len(self._block):
+        return self.several(1)[0]
+
+    def several(self, steps: int) -> Tensor:
+        """The numbers of the next `steps` steps, (steps, B) float32."""
+        while len(self._block) - self._used < steps:
             drawn = np.stack([stream.random(BLOCK) for stream in self._streams], axis=1)
             # 1 - u is never 0, also as a float32.
-            self._block = torch.from_numpy((1 - drawn).astype(np.float32)).to(self._device)
+            more = torch.from_numpy((1 - drawn).astype(np.float32)).to(self._device)
+            self._block = torch.cat((self._block[self._used :], more))  # (…, B)
             self._used = 0
-        self._used += 1
-        return self._block[self._used - 1]  # (B,)
+        self._used += steps
+        return self._block[self._used - steps : self._used]

@@ -5,6 +5,7 @@ repeat: token = choose(logits); show its text; logits = model(token)
 """
 
 import copy
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,12 +14,15 @@ from torch import Tensor
 
 from partwise.errors import SamplingError
 from partwise.messages import Notice
+from partwise.model.cache import KVCache
 from partwise.model.gpt import GPT
 from partwise.model.guarantees import excluded
 from partwise.model.trace import evaluating
 from partwise.sampling.choose import choose, likeliest, penalise
 from partwise.sampling.config import SampleConfig, SampleDtype
 from partwise.sampling.draws import Draws
+from partwise.sampling.library import library, library_file
+from partwise.sampling.native import NativeStep, is_plain
 from partwise.sampling.prompt import Prompt, end_of_text, read_prompt
 from partwise.sampling.reader import Reader
 from partwise.sampling.stops import StopScanner
@@ -27,6 +31,16 @@ from partwise.sampling.tokenizer import Tokenizer
 # A character has at most 4 bytes. A model that has given far more tokens than that without filling
 # its characters gives only tokens without text, and would go on for ever.
 TOKENS_A_CHARACTER = 8
+
+# Tokens from which a text is long: the compiler wins back its two seconds, and rounding the
+# matrices is worth it.
+LONG = 2000
+
+# Texts at once up to which the compiled step serves; more fill the products of a library.
+MOST_TEXTS = 8
+
+# Tokens that the compiled step says at once: few at first, and no more than one waits for gladly.
+FIRST_BLOCK, LARGEST_BLOCK, BLOCK_SECONDS = 4, 64, 0.05
 
 
 @dataclass(frozen=True)
@@ -105,12 +119,11 @@ def _pieces(
     with evaluating(model):
         chooser = Chooser(config, prompt, tokenizer.vocab_size, _device(model))
         reader = Reader(model, config.count, config.cache and no_cache is None)
-        new = torch.tensor([prompt.ids] * config.count, device=_device(model))  # (B, T)
-        step = 0
-        while True:
-            new = chooser.next(reader.read(new))  # (B, 1)
-            step += 1
-            tokens = new[:, 0].tolist()
+        native, about = native_step(model, reader.cache, config, chooser)
+        if about is not None:
+            yield Piece(0, "", about)
+        first = torch.tensor([prompt.ids] * config.count, device=_device(model))  # (B, T)
+        for step, tokens in enumerate(_said(reader, chooser, native, first), start=1):
             if min(tokens) < 0:
                 raise SamplingError(
                     "the model's scores are not numbers after {tokens} tokens; its training "
@@ -123,6 +136,34 @@ def _pieces(
                     yield Piece(index, text)
             if all(voice.ended for voice in voices):
                 return
+
+
+def _said(
+    reader: Reader, chooser: "Chooser", native: NativeStep | None, first: Tensor
+) -> Iterator[list[int]]:
+    """The token of each text, step after step without end.
+
+    Args:
+        reader: has read nothing yet.
+        chooser: of the texts.
+        native: says many tokens a call, as far as the cache reaches; none: every one by itself.
+        first: what is read first (B, T).
+    """
+    new = first
+    size = FIRST_BLOCK
+    while True:
+        new = chooser.next(reader.read(new))  # (B, 1)
+        yield new[:, 0].tolist()
+        while native is not None and reader.room != 0:
+            began = time.perf_counter()
+            steps = size if reader.room is None else min(size, reader.room)
+            said = native(new, chooser.uniforms(steps))  # (steps, B)
+            # What the texts end with is read by the next call.
+            reader.follow(torch.cat((new, said[:-1].T), dim=1))
+            new = said[-1:].T
+            if time.perf_counter() - began < BLOCK_SECONDS:
+                size = min(2 * size, LARGEST_BLOCK)
+            yield from said.tolist()
 
 
 class Voice:
@@ -177,6 +218,22 @@ class Chooser:
             self._seen = torch.zeros(config.count, vocab_size, dtype=torch.bool, device=device)
             self._seen[:, list(prompt.ids)] = True
 
+    @property
+    def choices(self) -> int:
+        """Tokens that may be chosen, the first of the model's vocabulary."""
+        return self._vocab_size
+
+    @property
+    def seen(self) -> Tensor | None:
+        """(B, choices) bool, the tokens that occurred, where that matters."""
+        return self._seen
+
+    def uniforms(self, steps: int) -> Tensor:
+        """The numbers that decide the next choices, (steps, B), for whoever makes them instead."""
+        if self._config.takes_likeliest:
+            return torch.empty(steps, self._config.count)
+        return self._draws.several(steps)
+
     @torch.inference_mode()
     def next(self, logits: Tensor) -> Tensor:
         """Token ids (B, 1) for logits (B, V); -1 where the logits are not numbers."""
@@ -199,6 +256,46 @@ class Chooser:
         if self._seen is not None:
             self._seen.scatter_(1, new.clamp(min=0), True)
         return new
+
+
+def native_step(
+    model: GPT, cache: KVCache | None, config: SampleConfig, chooser: Chooser
+) -> tuple[NativeStep | None, Notice | None]:
+    """The compiled step where it serves, and in one line what is worth saying of it.
+
+    It serves a model of this package's own parts, in float32 on the CPU and with a cache. A long
+    text is read from matrices in bfloat16, unless `dtype` says otherwise: half the memory to read
+    for each token.
+
+    Args:
+        model: the model.
+        cache: of the texts; none: they are read without one.
+        config: how tokens are drawn.
+        chooser: whose choices the step makes.
+    """
+    weights = list(model.parameters())
+    plain = all(weight.dtype == torch.float32 for weight in weights) and is_plain(model)
+    if cache is None or not plain or _device(model).type != "cpu" or config.count > MOST_TEXTS:
+        return None, None
+    limits = [limit for limit in (config.tokens, config.char_limit) if limit is not None]
+    long = min(limits) >= LONG
+    if not long and not library_file().exists():
+        # The compiler takes longer than it would win.
+        return None, None
+    try:
+        path = library()
+    except SamplingError as error:
+        notice = Notice(
+            "sampling operation by operation, several times slower: {reason}", reason=str(error)
+        )
+        return None, notice if long else None
+    bfloat16 = long and config.dtype == "auto"
+    step = NativeStep(path, model, cache, config, chooser.choices, chooser.seen, bfloat16=bfloat16)
+    if not bfloat16:
+        return step, None
+    return step, Notice(
+        "matrices in bfloat16: a long text is read from half the memory (--dtype float32)"
+    )
 
 
 def held_in(model: GPT, dtype: SampleDtype) -> GPT:

@@ -8,6 +8,7 @@ so both give the same text.
 import torch
 from torch import Tensor
 
+from partwise.model.cache import KVCache
 from partwise.model.config import ModelConfig
 from partwise.model.gpt import GPT
 
@@ -53,6 +54,23 @@ class Reader:
         for chunk in chunks:
             hidden = self._model.hidden(chunk, self._cache)
         return self._model.logits(hidden[:, -1])
+
+    @property
+    def cache(self) -> KVCache | None:
+        """The keys and values of the texts."""
+        return self._cache
+
+    @property
+    def room(self) -> int | None:
+        """Tokens that can be read on before the window starts anew; None: without end."""
+        return None if self._endless else self._context - self._window.shape[1]
+
+    def follow(self, ids: Tensor) -> None:
+        """Count `ids` (B, T) as read: their keys and values are in the cache already."""
+        assert self._cache is not None
+        self._cache.take(ids)
+        if not self._endless:
+            self._window = torch.cat((self._window, ids), dim=1)
 
     def _remember(self, new: Tensor) -> Tensor:
         """Add `new` to what was read, and return what the model must read now."""

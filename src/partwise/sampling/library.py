@@ -1,0 +1,79 @@
+"""`step.c` as a library: compiled once a machine by its own compiler, kept in the cache."""
+
+import hashlib
+import json
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from partwise.errors import SamplingError, StorageError
+from partwise.machine.facts import cpu_model
+from partwise.storage import cache_folder, write_atomic
+
+SOURCE = Path(__file__).with_name("step.c")
+COMPILERS = ("cc", "gcc", "clang")
+
+# Sums may be taken in any order, and nothing asks for floating-point traps; what is not a number
+# stays so.
+_FLAGS = (
+    *("-std=gnu11", "-O3", "-fPIC", "-shared", "-pthread"),
+    *("-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno"),
+)
+
+# The first set that a compiler takes: this very processor with its longest vectors, or any.
+_TARGETS = (("-march=native", "-mprefer-vector-width=512"), ("-march=native",), ())
+
+_PATIENCE = 60
+
+
+def library_file() -> Path:
+    """Where the library is kept: another source or processor has another file."""
+    here = [platform.system(), platform.machine(), cpu_model(), _FLAGS, _TARGETS]
+    digest = hashlib.sha256(json.dumps(here).encode("utf-8") + SOURCE.read_bytes()).hexdigest()
+    return cache_folder() / "compiled" / f"sample-{digest[:32]}.so"
+
+
+def library() -> Path:
+    """The library, compiled now (about two seconds) unless it is kept.
+
+    Raises:
+        SamplingError: there is no compiler here, or it fails; in one line why.
+    """
+    path = library_file()
+    if path.exists():
+        return path
+    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
+    if compiler is None:
+        raise SamplingError("there is no C compiler here; install gcc or clang")
+    said = ""
+    with TemporaryDirectory(prefix="partwise-") as made:
+        out = Path(made) / path.name
+        for target in _TARGETS:
+            words = [compiler, *_FLAGS, *target, str(SOURCE), "-o", str(out), "-lm"]
+            try:
+                done = subprocess.run(
+                    words,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    encoding="utf-8",
+                    errors="replace",
+                    timeout=_PATIENCE,
+                    check=False,
+                )
+            except (OSError, subprocess.TimeoutExpired) as error:
+                said = str(error)
+                break
+            if done.returncode == 0:
+                try:
+                    write_atomic(path, out.read_bytes())
+                except StorageError as error:
+                    raise SamplingError(
+                        "the C compiler's library cannot be kept: {reason}", reason=str(error)
+                    ) from error
+                return path
+            said = done.stderr
+    lines = [line for line in said.splitlines() if "error" in line] or said.splitlines() or ["?"]
+    raise SamplingError("the C compiler failed: {reason}", reason=lines[0][:200])

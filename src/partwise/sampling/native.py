@@ -1,0 +1,266 @@
+"""The step of sampling as machine code: `step.c`, compiled once a machine, for every model.
+
+Said one operation after the other from Python, a token of a small model is mostly the starting of
+operations. The C file does the whole of it, many tokens a call, on the tensors of the model and of
+its cache.
+"""
+
+import ctypes
+import math
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from partwise.model.cache import KVCache
+from partwise.model.config import ModelConfig
+from partwise.model.gpt import GPT
+from partwise.model.norm import BatchNorm, LayerNorm
+from partwise.sampling.config import SampleConfig
+
+_INT, _REAL, _FLOAT, _PLACE = ctypes.c_int64, ctypes.c_double, ctypes.c_float, ctypes.c_void_p
+_ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "relu2", "swiglu")
+_NORMS = ("none", "layernorm", "rmsnorm", "batchnorm")
+
+
+class _Matrix(ctypes.Structure):
+    _fields_ = [("weights", _PLACE), ("bias", _PLACE), ("rows", _INT), ("columns", _INT)]
+
+
+class _Norm(ctypes.Structure):
+    _fields_ = [("weight", _PLACE), ("bias", _PLACE)]
+
+
+class _Layer(ctypes.Structure):
+    _fields_ = [
+        *((name, _Norm) for name in ("norm1", "norm2", "query_norm", "key_norm")),
+        *((name, _Matrix) for name in ("qkv", "projection", "up", "gate", "down")),
+        *((name, _PLACE) for name in ("keys", "values")),
+        *((name, _FLOAT) for name in ("kept", "added")),
+    ]
+
+
+class _Model(ctypes.Structure):
+    _fields_ = [
+        *(
+            (name, _INT)
+            for name in (
+                *("layers", "width", "heads", "kv_heads", "head_size", "inner", "vocab"),
+                *("slots", "texts", "bfloat16", "norm", "norm_first", "norm_last", "residual"),
+                *("parallel", "activation", "shortcut", "ring", "window", "ngram"),
+            )
+        ),
+        *((name, _REAL) for name in ("eps", "scale", "soft_cap")),
+        *((name, _PLACE) for name in ("tokens", "positions", "ngrams", "ngram_rows")),
+        *((name, _PLACE) for name in ("frequencies", "slopes", "layer")),
+        ("final_norm", _Norm),
+        ("head", _Matrix),
+    ]
+
+
+class _Choice(ctypes.Structure):
+    _fields_ = [
+        *((name, _INT) for name in ("choices", "greedy", "top_k")),
+        *((name, _REAL) for name in ("temperature", "top_p", "min_p", "penalty")),
+        ("seen", _PLACE),
+    ]
+
+
+class NativeStep:
+    """Tokens of B texts, many a call, by the compiled step.
+
+    Args:
+        library: see `compiler.py`.
+        model: float32 on the CPU, of parts that `is_plain` knows.
+        cache: the texts' keys and values; the step reads and writes them.
+        config: how tokens are drawn.
+        choices: tokens that may be drawn, the first of the vocabulary.
+        seen: (B, choices) bool, for a repetition penalty.
+        bfloat16: hold the matrices in bfloat16, which halves what is read for each token.
+    """
+
+    def __init__(
+        self,
+        library: Path,
+        model: GPT,
+        cache: KVCache,
+        config: SampleConfig,
+        choices: int,
+        seen: Tensor | None,
+        *,
+        bfloat16: bool = False,
+    ) -> None:
+        self._run = ctypes.CDLL(str(library)).partwise_run
+        self._run.argtypes = [_PLACE, _PLACE, _INT, _INT, _INT, _PLACE, _PLACE, _PLACE]
+        # Whatever a pointer leads to is kept here for as long as the step is.
+        self._kept: list[object] = [seen]
+        self._bfloat16 = bfloat16
+        self._cache = cache
+        self._ngram = model.config.ngram
+        self._choice = _Choice(
+            choices=choices,
+            greedy=config.takes_likeliest,
+            top_k=config.top_k or 0,
+            temperature=config.temperature or 1.0,
+            top_p=1.0 if config.top_p is None else config.top_p,
+            min_p=config.min_p or 0.0,
+            penalty=config.repetition_penalty,
+            seen=None if seen is None else seen.data_ptr(),
+        )
+        self._model = self._described(model)
+        # A thread for each megabyte: those of a smaller model would wait for each other.
+        share = sum(weight.nbytes for weight in model.parameters()) // (1 << 20)
+        self.threads = max(1, min(torch.get_num_threads(), share))
+
+    def __call__(self, new: Tensor, uniforms: Tensor) -> Tensor:
+        """Read `new`, choose what follows, read that, and so on.
+
+        Args:
+            new: (B, 1), the newest token of each text, which is not in the cache yet.
+            uniforms: (steps, B), a number for each choice.
+
+        Returns:
+            (steps, B) int64, the tokens chosen; -1 from where the scores are not numbers. The cache
+            has the keys and values of `new` and of all but the last of them, and is not yet told.
+        """
+        steps = len(uniforms)
+        recent = torch.cat((self._cache.recent, new), dim=1).contiguous()  # (B, ngram)
+        uniforms = uniforms.contiguous()
+        chosen = torch.empty(uniforms.shape, dtype=torch.int64)
+        if self._run(
+            ctypes.byref(self._model),
+            ctypes.byref(self._choice),
+            self.threads,
+            self._cache.length,
+            steps,
+            recent.data_ptr(),
+            uniforms.data_ptr(),
+            chosen.data_ptr(),
+        ):
+            raise MemoryError
+        return chosen
+
+    def _described(self, model: GPT) -> _Model:
+        config, cache = model.config, self._cache
+        sinusoidal = None if model.sinusoidal is None else model.sinusoidal.table
+        learned = None if model.position_embedding is None else model.position_embedding.weight
+        tables: list[Any] = [] if model.ngram_tables is None else list(model.ngram_tables)
+        layers = (_Layer * config.n_layers)(*map(self._layer, range(config.n_layers), model.blocks))
+        factors = [] if model.shortcut is None else model.shortcut.tolist()
+        for number, (kept, added) in enumerate(factors):
+            layers[number].kept, layers[number].added = kept, added
+        pointers = (_PLACE * len(tables))(*(self._place(table.weight) for table in tables))
+        rows = (_INT * len(tables))(*(table.num_embeddings for table in tables))
+        rotary = None
+        if model.rotary is not None:
+            rotary = (_REAL * len(model.rotary.exact))(*model.rotary.exact)
+        self._kept += [layers, pointers, rows, rotary]
+        first, last = (config.norm_placement == where for where in ("pre", "post"))
+        return _Model(
+            layers=config.n_layers,
+            width=config.d_model,
+            heads=config.n_heads,
+            kv_heads=config.key_value_heads,
+            head_size=config.head_size,
+            inner=config.inner_width,
+            vocab=config.vocab_size,
+            slots=cache.slots,
+            texts=cache.batch_size,
+            bfloat16=self._bfloat16,
+            norm=_NORMS.index(config.norm),
+            norm_first=first,
+            norm_last=last,
+            residual=config.residual,
+            parallel=config.parallel,
+            activation=_ACTIVATIONS.index(config.feedforward),
+            shortcut=model.shortcut is not None,
+            ring=cache.ring,
+            window=config.window or 0,
+            ngram=config.ngram,
+            eps=config.norm_eps,
+            scale=math.sqrt(config.d_model) if config.scale_embeddings else 1.0,
+            soft_cap=config.logit_soft_cap or 0.0,
+            tokens=self._place(model.token_embedding.weight),
+            positions=self._place(learned if learned is not None else sinusoidal),
+            ngrams=ctypes.cast(pointers, _PLACE),
+            ngram_rows=ctypes.cast(rows, _PLACE),
+            frequencies=None if rotary is None else ctypes.cast(rotary, _PLACE),
+            slopes=None if model.alibi is None else self._place(model.alibi.slopes),
+            layer=ctypes.cast(layers, _PLACE),
+            final_norm=self._norm(model.final_norm),
+            head=self._matrix(model.head),
+        )
+
+    def _layer(self, number: int, block: Any) -> _Layer:
+        attention, feedforward = block.attention, block.feedforward
+        layer = _Layer(norm1=self._norm(block.norm1), norm2=self._norm(block.norm2))
+        if attention is not None:
+            layer.query_norm = self._norm(attention.query_norm)
+            layer.key_norm = self._norm(attention.key_norm)
+            layer.qkv = self._matrix(attention.qkv)
+            layer.projection = self._matrix(attention.projection)
+            layer.keys = self._cache.keys[number].data_ptr()
+            layer.values = self._cache.values[number].data_ptr()
+        if feedforward is not None:
+            layer.up = self._matrix(feedforward.up)
+            layer.gate = self._matrix(feedforward.gate)
+            layer.down = self._matrix(feedforward.down)
+        return layer
+
+    def _matrix(self, part: Any) -> _Matrix:
+        if part is None:
+            return _Matrix()
+        weight: Tensor = part.weight.detach()
+        rows, columns = weight.shape
+        if self._bfloat16:
+            weight = weight.bfloat16()
+        return _Matrix(self._place(weight), self._place(part.bias), rows, columns)
+
+    def _norm(self, part: Any) -> _Norm:
+        if part is None:
+            return _Norm()
+        if isinstance(part, BatchNorm):
+            # With running statistics it is one multiplication and one addition.
+            slope = part.weight / (part.running_var + part.eps).sqrt()
+            shift = -part.running_mean * slope
+            return _Norm(
+                self._place(slope),
+                self._place(shift if part.bias is None else shift + part.bias),
+            )
+        bias = part.bias if isinstance(part, LayerNorm) else None
+        return _Norm(self._place(part.weight), self._place(bias))
+
+    def _place(self, tensor: Tensor | None) -> int | None:
+        """Where its numbers lie, in their own order."""
+        if tensor is None:
+            return None
+        tensor = tensor.detach().contiguous()
+        self._kept.append(tensor)
+        return tensor.data_ptr()
+
+
+# The settings of a model that the step follows, or that only training or building follows; a model
+# that changes any other is left to its own code.
+_KNOWN = """
+    vocab_size context_length n_layers d_model attention n_heads n_kv_heads head_dim
+    output_projection causal window qk_norm qkv_bias projection_bias feedforward d_ff
+    feedforward_bias feedforward_output parallel norm norm_placement norm_bias norm_eps
+    final_norm residual position rope_base rope_scaling rope_factor rope_low_frequency_factor
+    rope_high_frequency_factor rope_original_context dropout attention_dropout
+    embedding_dropout tie_embeddings head_bias logit_soft_cap scale_embeddings ngram ngram_rows
+    embedding_shortcut initialisation init_std
+"""
+
+
+def is_plain(model: GPT) -> bool:
+    """Whether every part of a model is one that the step knows, and nobody listens inside."""
+    new = {field.name for field in fields(model.config)} - set(_KNOWN.split())
+    usual = ModelConfig()
+    if any(getattr(model.config, name) != getattr(usual, name) for name in new):
+        return False
+    parts = list(model.modules())
+    watched = any(part._forward_hooks or part._forward_pre_hooks for part in parts)
+    linear = all(type(part) is nn.Linear for part in parts if isinstance(part, nn.Linear))
+    return type(model) is GPT and linear and not watched

@@ -1,0 +1,501 @@
+/* A GPT says token after token: the model's forward pass for one token a text, and the choice.
+
+   The same arithmetic as the model's own, in float32, on the same cache of keys and values. A token
+   costs one reading of all weights, so nothing here does more than keep up with the memory; several
+   threads share the rows of each matrix, and meet before what they computed is read.
+
+   `native.py` fills these structures; their fields are the same, in the same order. */
+
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    const void *weights; /* (rows, columns), float32 or bfloat16; NULL: there is no such matrix */
+    const float *bias;   /* (rows) or NULL */
+    int64_t rows, columns;
+} Matrix;
+
+typedef struct {
+    const float *weight; /* NULL: there is no such norm */
+    const float *bias;
+} Norm;
+
+typedef struct {
+    Norm norm1, norm2, query_norm, key_norm;
+    Matrix qkv, projection, up, gate, down;
+    float *keys, *values; /* (texts, kv_heads, slots, head_size) */
+    float kept, added;    /* the block reads kept * x + added * embedding */
+} Layer;
+
+enum { NO_NORM, LAYER_NORM, RMS_NORM, FIXED_NORM };
+enum { NO_FEEDFORWARD, RELU, GELU, GELU_TANH, RELU2, SWIGLU };
+
+typedef struct {
+    int64_t layers, width, heads, kv_heads, head_size, inner, vocab, slots, texts;
+    int64_t bfloat16, norm, norm_first, norm_last, residual, parallel, activation, shortcut;
+    int64_t ring, window, ngram;   /* window 0: none; ngram 1: none */
+    double eps, scale, soft_cap;   /* scale of the embeddings; soft_cap 0: none */
+    const float *tokens;           /* (vocab, width) */
+    const float *positions;        /* (context, width) or NULL */
+    const float *const *ngrams;    /* tables of n = 2..ngram */
+    const int64_t *ngram_rows;     /* rows of each */
+    const double *frequencies;     /* (head_size / 2) or NULL: rotary positions */
+    const float *slopes;           /* (heads) or NULL: ALiBi */
+    const Layer *layer;
+    Norm final_norm;
+    Matrix head;
+} Model;
+
+typedef struct {
+    int64_t choices; /* tokens that may be chosen, the first of the vocabulary */
+    int64_t greedy, top_k; /* top_k 0: all */
+    double temperature, top_p, min_p, penalty; /* top_p 1, min_p 0, penalty 1: off */
+    uint8_t *seen; /* (texts, choices), for the penalty */
+} Choice;
+
+typedef struct {
+    const Model *model;
+    const Choice *choice;
+    int64_t position, steps;
+    int64_t *recent;       /* (texts, ngram): the last tokens, the newest is read next; -1: none */
+    const float *uniforms; /* (steps, texts) */
+    int64_t *chosen;       /* (steps, texts) */
+    float *qkv, *mixed, *joined, *inner, *added, *logits; /* shared; (texts, …) each */
+    int64_t threads;
+    _Atomic int64_t begun, arrived, phase;
+} Run;
+
+/* --- Threads -------------------------------------------------------------------------------- */
+
+static void meet(Run *run) {
+    if (run->threads == 1) return;
+    int64_t phase = atomic_load(&run->phase);
+    if (atomic_fetch_add(&run->arrived, 1) + 1 == run->threads) {
+        atomic_store(&run->arrived, 0);
+        atomic_fetch_add(&run->phase, 1);
+        return;
+    }
+    /* Usually the others are microseconds away; on a busy machine they may not be running at all. */
+    for (int turns = 0; atomic_load_explicit(&run->phase, memory_order_acquire) == phase; turns++)
+        if (turns > 2000) sched_yield();
+}
+
+static int64_t share(int64_t rows, int64_t rank, int64_t threads) { return rows * rank / threads; }
+
+/* --- Products ------------------------------------------------------------------------------- */
+
+static inline float wide(uint16_t number) {
+    union { uint32_t bits; float value; } both;
+    both.bits = (uint32_t)number << 16;
+    return both.value;
+}
+
+/* Sums of w[i] * x[i], many at once, with the memory asked for 2 KB ahead: left to itself it comes
+   a fifth slower. */
+#define DOT(name, number, value)                                                          \
+    static float name(const number *restrict w, const float *restrict x, int64_t n) {     \
+        enum { LINE = 64 / sizeof(number), AHEAD = 2048 / sizeof(number) };               \
+        float parts[64] = {0}, sum = 0;                                                   \
+        int64_t i = 0;                                                                    \
+        for (; i + 64 <= n; i += 64) {                                                    \
+            for (int64_t j = 0; j < 64; j += LINE) __builtin_prefetch(w + i + AHEAD + j); \
+            for (int64_t j = 0; j < 64; j++) parts[j] += value(w[i + j]) * x[i + j];      \
+        }                                                                                 \
+        for (; i < n; i++) sum += value(w[i]) * x[i];                                     \
+        for (int64_t j = 0; j < 64; j++) sum += parts[j];                                 \
+        return sum;                                                                       \
+    }
+#define SAME(x) (x)
+DOT(dot, float, SAME)
+DOT(dot_bfloat16, uint16_t, wide)
+
+/* y = x Wᵀ + bias, for this thread's rows of W; x (texts, columns), y (texts, rows). */
+static void multiply(const Run *run, int64_t rank, const Matrix *m, const float *x, float *y) {
+    const Model *model = run->model;
+    int64_t n = m->columns, end = share(m->rows, rank + 1, run->threads);
+    for (int64_t row = share(m->rows, rank, run->threads); row < end; row++) {
+        float bias = m->bias ? m->bias[row] : 0;
+        for (int64_t text = 0; text < model->texts; text++) {
+            const float *of = x + text * n;
+            float sum = model->bfloat16
+                ? dot_bfloat16((const uint16_t *)m->weights + row * n, of, n)
+                : dot((const float *)m->weights + row * n, of, n);
+            y[text * m->rows + row] = sum + bias;
+        }
+    }
+}
+
+/* --- Parts ---------------------------------------------------------------------------------- */
+
+/* exp(x) to float32's precision, without a branch, so that a loop of it becomes vectors. */
+static inline float exponential(float x) {
+    x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+    float n = floorf(x * 1.44269504f + 0.5f);
+    float r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    union { int32_t bits; float value; } power;
+    power.bits = ((int32_t)n + 127) << 23;
+    return (p * r * r + r + 1.0f) * power.value;
+}
+
+static void normalise(const Model *model, int64_t kind, Norm norm, const float *x, float *y,
+                      int64_t n) {
+    if (!norm.weight) {
+        if (x != y) memcpy(y, x, n * sizeof *y);
+        return;
+    }
+    float mean = 0, squares = 0, root = 1;
+    if (kind == LAYER_NORM) {
+        for (int64_t i = 0; i < n; i++) mean += x[i];
+        mean /= n;
+    }
+    if (kind != FIXED_NORM) {
+        for (int64_t i = 0; i < n; i++) squares += (x[i] - mean) * (x[i] - mean);
+        root = 1 / sqrtf(squares / n + (float)model->eps);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = (x[i] - mean) * root * norm.weight[i];
+        if (norm.bias) y[i] += norm.bias[i];
+    }
+}
+
+/* Features i and i + n/2 are a point in a plane, turned by position * frequency i. */
+static void turn(float *x, const float *turns, int64_t n) {
+    for (int64_t i = 0; i < n / 2; i++) {
+        float cosine = turns[2 * i], sine = turns[2 * i + 1], a = x[i], b = x[i + n / 2];
+        x[i] = a * cosine - b * sine;
+        x[i + n / 2] = b * cosine + a * sine;
+    }
+}
+
+/* One query head of one text: softmax(q kᵀ / sqrt(head_size) + bias) v over what is in sight. */
+static void attend(const Model *model, const Layer *layer, int64_t text, int64_t head, float *query,
+                   int64_t position, float *scores, float *out) {
+    int64_t n = model->head_size, slots = model->slots;
+    int64_t group = model->heads / model->kv_heads;
+    int64_t place = (text * model->kv_heads + head / group) * slots * n;
+    const float *keys = layer->keys + place, *values = layer->values + place;
+    int64_t first = 0, end = position + 1 < slots ? position + 1 : slots;
+    if (!model->ring && model->window && position >= model->window)
+        first = position - model->window + 1;
+    float scale = 1 / sqrtf((float)n), most = -INFINITY, total = 0;
+    for (int64_t slot = first; slot < end; slot++) {
+        float score = dot(query, keys + slot * n, n) * scale;
+        if (model->slopes) {
+            int64_t back = model->ring ? (position - slot) % slots : position - slot;
+            score -= model->slopes[head] * back;
+        }
+        scores[slot] = score;
+        most = score > most ? score : most;
+    }
+    for (int64_t slot = first; slot < end; slot++) {
+        scores[slot] = exponential(scores[slot] - most);
+        total += scores[slot];
+    }
+    memset(out, 0, n * sizeof *out);
+    for (int64_t slot = first; slot < end; slot++) {
+        float weight = scores[slot] / total;
+        for (int64_t i = 0; i < n; i++) out[i] += weight * values[slot * n + i];
+    }
+}
+
+static void activate(const Model *model, float *up, const float *gate, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        float x = up[i];
+        if (model->activation == SWIGLU)
+            up[i] = x * gate[i] / (1 + exponential(-gate[i]));
+        else if (model->activation == GELU)
+            up[i] = 0.5f * x * (1 + erff(x * 0.70710678f));
+        else if (model->activation == GELU_TANH)
+            up[i] = 0.5f * x * (1 + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
+        else {
+            x = x > 0 ? x : 0;
+            up[i] = model->activation == RELU2 ? x * x : x;
+        }
+    }
+}
+
+/* --- Embedding ------------------------------------------------------------------------------ */
+
+static void embed(const Run *run, int64_t text, int64_t position, float *x) {
+    const Model *model = run->model;
+    const int64_t *recent = run->recent + text * model->ngram;
+    const float *row = model->tokens + recent[model->ngram - 1] * model->width;
+    for (int64_t i = 0; i < model->width; i++) x[i] = row[i] * (float)model->scale;
+    if (model->positions) {
+        row = model->positions + position * model->width;
+        for (int64_t i = 0; i < model->width; i++) x[i] += row[i];
+    }
+    for (int64_t n = 2; n <= model->ngram; n++) {
+        int64_t rows = model->ngram_rows[n - 2], index = 0, all = 1;
+        const int64_t *tokens = recent + model->ngram - n;
+        if (tokens[0] < 0) continue;
+        for (int64_t i = 0; i < n && all <= rows; i++) all *= model->vocab;
+        for (int64_t i = 0; i < n; i++)
+            index = all <= rows ? index * model->vocab + tokens[i]
+                                : (index * 1000003 + tokens[i] + 1) % rows;
+        row = model->ngrams[n - 2] + index * model->width;
+        for (int64_t i = 0; i < model->width; i++) x[i] += row[i];
+    }
+}
+
+/* --- Choice --------------------------------------------------------------------------------- */
+
+typedef struct {
+    float weight;
+    int64_t token;
+} Candidate;
+
+static int likelier(const void *a, const void *b) {
+    const Candidate *one = a, *other = b;
+    if (one->weight != other->weight) return one->weight < other->weight ? 1 : -1;
+    return one->token < other->token ? -1 : one->token > other->token;
+}
+
+/* The next token, as `choose.py` has it; -1 where the scores are not numbers. */
+static int64_t choose(const Choice *c, float *scores, const uint8_t *seen, float uniform,
+                      Candidate *order) {
+    int64_t n = c->choices, best = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (isnan(scores[i])) return -1;
+        if (c->penalty != 1 && seen[i])
+            scores[i] = scores[i] > 0 ? scores[i] / (float)c->penalty : scores[i] * (float)c->penalty;
+        if (scores[i] > scores[best]) best = i;
+    }
+    if (!isfinite(scores[best])) return -1;
+    if (c->greedy) return best;
+    float most = scores[best];
+    for (int64_t i = 0; i < n; i++) scores[i] = expf((scores[i] - most) / (float)c->temperature);
+    if ((c->top_k && c->top_k < n) || c->top_p < 1) {
+        double total = 0, before = 0;
+        for (int64_t i = 0; i < n; i++) order[i] = (Candidate){scores[i], i};
+        qsort(order, n, sizeof *order, likelier);
+        int64_t kept = c->top_k && c->top_k < n ? c->top_k : n;
+        for (int64_t i = 0; i < kept; i++) total += order[i].weight;
+        for (int64_t i = 0; i < n; i++) {
+            if (i >= kept || (c->top_p < 1 && !(before < c->top_p * total)))
+                scores[order[i].token] = 0;
+            before += order[i].weight;
+        }
+    }
+    double total = 0, running = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (scores[i] < (float)c->min_p) scores[i] = 0;
+        total += scores[i];
+    }
+    for (int64_t i = 0; i < n; i++) {
+        running += scores[i];
+        if (scores[i] > 0 && running >= uniform * total) return i;
+    }
+    return -1;
+}
+
+/* --- The whole ------------------------------------------------------------------------------ */
+
+typedef struct {
+    float *x, *embedded, *h, *scores, *turns; /* a thread's own */
+    Candidate *order;
+} Own;
+
+static void sum(const Model *model, float *x, const float *y) {
+    int64_t n = model->texts * model->width;
+    if (!model->residual) memset(x, 0, n * sizeof *x);
+    for (int64_t i = 0; i < n; i++) x[i] += y[i];
+}
+
+static void all_norms(const Model *model, Norm norm, const float *x, float *y) {
+    for (int64_t text = 0; text < model->texts; text++)
+        normalise(model, model->norm, norm, x + text * model->width, y + text * model->width,
+                  model->width);
+}
+
+/* The attention of all texts for `own->h`; returns (texts, width). */
+static float *attention(Run *run, int64_t rank, Own *own, const Layer *layer, int64_t position) {
+    const Model *model = run->model;
+    int64_t n = model->head_size, heads = model->heads, kv = model->kv_heads;
+    multiply(run, rank, &layer->qkv, own->h, run->qkv);
+    meet(run);
+    /* Whoever attends with a kv head's queries stores its key and value first. */
+    int64_t end = share(model->texts * kv, rank + 1, run->threads);
+    for (int64_t i = share(model->texts * kv, rank, run->threads); i < end; i++) {
+        int64_t text = i / kv, head = i % kv;
+        float *all = run->qkv + text * (heads + 2 * kv) * n;
+        float *key = all + (heads + head) * n, *value = key + kv * n;
+        int64_t place = (i * model->slots + position % model->slots) * n;
+        normalise(model, RMS_NORM, layer->key_norm, key, key, n);
+        if (model->frequencies) turn(key, own->turns, n);
+        memcpy(layer->keys + place, key, n * sizeof *key);
+        memcpy(layer->values + place, value, n * sizeof *value);
+        for (int64_t q = head * (heads / kv); q < (head + 1) * (heads / kv); q++) {
+            float *query = all + q * n;
+            normalise(model, RMS_NORM, layer->query_norm, query, query, n);
+            if (model->frequencies) turn(query, own->turns, n);
+            attend(model, layer, text, q, query, position, own->scores,
+                   run->mixed + (text * heads + q) * n);
+        }
+    }
+    meet(run);
+    if (!layer->projection.weights) return run->mixed;
+    multiply(run, rank, &layer->projection, run->mixed, run->joined);
+    meet(run);
+    return run->joined;
+}
+
+/* The feed-forward layer of all texts for `own->h`; returns (texts, width). */
+static float *feedforward(Run *run, int64_t rank, Own *own, const Layer *layer) {
+    const Model *model = run->model;
+    int64_t n = layer->up.rows, from = share(n, rank, run->threads);
+    int64_t count = share(n, rank + 1, run->threads) - from;
+    float *gate = run->inner + model->texts * n;
+    multiply(run, rank, &layer->up, own->h, run->inner);
+    if (layer->gate.weights) multiply(run, rank, &layer->gate, own->h, gate);
+    for (int64_t text = 0; text < model->texts; text++)
+        activate(model, run->inner + text * n + from, gate + text * n + from, count);
+    meet(run);
+    if (!layer->down.weights) return run->inner;
+    multiply(run, rank, &layer->down, run->inner, run->added);
+    meet(run);
+    return run->added;
+}
+
+static void forward(Run *run, int64_t rank, Own *own, int64_t position) {
+    const Model *model = run->model;
+    int64_t width = model->width, all = model->texts * width;
+    if (model->frequencies)
+        for (int64_t i = 0; i < model->head_size / 2; i++) {
+            own->turns[2 * i] = (float)cos(position * model->frequencies[i]);
+            own->turns[2 * i + 1] = (float)sin(position * model->frequencies[i]);
+        }
+    for (int64_t text = 0; text < model->texts; text++)
+        embed(run, text, position, own->embedded + text * width);
+    memcpy(own->x, own->embedded, all * sizeof *own->x);
+    for (const Layer *layer = model->layer; layer < model->layer + model->layers; layer++) {
+        float *x = own->x;
+        Norm none = {NULL, NULL};
+        if (model->shortcut)
+            for (int64_t i = 0; i < all; i++)
+                x[i] = layer->kept * x[i] + layer->added * own->embedded[i];
+        if (model->parallel) {
+            all_norms(model, layer->norm1, x, own->h);
+            const float *attended = attention(run, rank, own, layer, position);
+            const float *thought = feedforward(run, rank, own, layer);
+            sum(model, x, attended);
+            for (int64_t i = 0; i < all; i++) x[i] += thought[i];
+        } else {
+            if (layer->qkv.weights) {
+                all_norms(model, model->norm_first ? layer->norm1 : none, x, own->h);
+                sum(model, x, attention(run, rank, own, layer, position));
+                if (model->norm_last) all_norms(model, layer->norm1, x, x);
+            }
+            if (layer->up.weights) {
+                all_norms(model, model->norm_first ? layer->norm2 : none, x, own->h);
+                sum(model, x, feedforward(run, rank, own, layer));
+                if (model->norm_last) all_norms(model, layer->norm2, x, x);
+            }
+        }
+        /* Everywhere else a meeting lies between reading a place and writing there again. */
+        if (!layer->qkv.weights && !layer->down.weights) meet(run);
+    }
+    all_norms(model, model->final_norm, own->x, own->h);
+    multiply(run, rank, &model->head, own->h, run->logits);
+    meet(run);
+}
+
+static void say(Run *run, Own *own, int64_t step) {
+    const Model *model = run->model;
+    const Choice *choice = run->choice;
+    for (int64_t text = 0; text < model->texts; text++) {
+        float *scores = run->logits + text * model->vocab;
+        uint8_t *seen = choice->seen ? choice->seen + text * choice->choices : NULL;
+        if (model->soft_cap)
+            for (int64_t i = 0; i < model->vocab; i++)
+                scores[i] = (float)model->soft_cap * tanhf(scores[i] / (float)model->soft_cap);
+        float uniform = run->uniforms[step * model->texts + text];
+        int64_t token = choose(choice, scores, seen, uniform, own->order);
+        int64_t *recent = run->recent + text * model->ngram;
+        memmove(recent, recent + 1, (model->ngram - 1) * sizeof *recent);
+        run->chosen[step * model->texts + text] = token;
+        recent[model->ngram - 1] = token < 0 ? 0 : token;
+        if (token >= 0 && seen) seen[token] = 1;
+    }
+}
+
+typedef struct {
+    Run *run;
+    int64_t rank;
+    void *memory;
+    pthread_t thread;
+} Worker;
+
+static void *work(void *given) {
+    Worker *worker = given;
+    Run *run = worker->run;
+    const Model *model = run->model;
+    int64_t all = model->texts * model->width;
+    Own own;
+    while (!atomic_load(&run->begun)) sched_yield();
+    own.order = worker->memory;
+    own.x = (float *)(own.order + model->vocab);
+    own.embedded = own.x + all;
+    own.h = own.embedded + all;
+    own.scores = own.h + all;
+    own.turns = own.scores + model->slots;
+    for (int64_t step = 0; step < run->steps; step++) {
+        forward(run, worker->rank, &own, run->position + step);
+        if (worker->rank == 0) say(run, &own, step);
+        meet(run);
+    }
+    return NULL;
+}
+
+/* Read the newest token of each text and choose the next one, `steps` times, with at most `threads`
+   threads. Returns 0, or 1 where there is no memory for it. */
+int partwise_run(const Model *model, const Choice *choice, int64_t threads, int64_t position,
+                 int64_t steps, int64_t *recent, const float *uniforms, int64_t *chosen) {
+    int64_t joint = model->heads * model->head_size, kv = model->kv_heads * model->head_size;
+    int64_t shared = 2 * joint + 2 * kv + 2 * model->width + 2 * model->inner + model->vocab;
+    size_t own = model->vocab * sizeof(Candidate) +
+                 (3 * model->texts * model->width + model->slots + model->head_size + 1) / 2 * 2 *
+                     sizeof(float);
+    float *memory = malloc(model->texts * shared * sizeof *memory);
+    char *privates = malloc(threads * own);
+    Worker *workers = calloc(threads, sizeof *workers);
+    int failed = !memory || !workers || !privates;
+    if (!failed) {
+        Run run = {model, choice, position, steps, recent, uniforms, chosen};
+        run.qkv = memory;
+        run.mixed = run.qkv + model->texts * (joint + 2 * kv);
+        run.joined = run.mixed + model->texts * joint;
+        run.added = run.joined + model->texts * model->width;
+        run.inner = run.added + model->texts * model->width;
+        run.logits = run.inner + model->texts * 2 * model->inner;
+        for (int64_t rank = 0; rank < threads; rank++)
+            workers[rank] = (Worker){&run, rank, privates + rank * own, 0};
+        /* A system out of threads has fewer to share the work; none begins before all are known. */
+        run.threads = 1;
+        while (run.threads < threads) {
+            Worker *next = &workers[run.threads];
+            if (pthread_create(&next->thread, NULL, work, next)) break;
+            run.threads++;
+        }
+        atomic_store(&run.begun, 1);
+        work(&workers[0]);
+        for (int64_t rank = 1; rank < run.threads; rank++)
+            pthread_join(workers[rank].thread, NULL);
+    }
+    free(memory);
+    free(workers);
+    free(privates);
+    return failed;
+}

@@ -1,0 +1,211 @@
+"""The compiled step says what the model says operation by operation, whatever its parts."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+import torch
+from configurations import CONFIGURATIONS, name, randomise
+from torch import nn
+from torch.nn import functional as F
+
+from partwise.errors import SamplingError
+from partwise.model.config import ModelConfig
+from partwise.model.gpt import GPT
+from partwise.sampling import generate as generating
+from partwise.sampling import library as libraries
+from partwise.sampling.config import SampleConfig
+from partwise.sampling.generate import complete, generate
+from partwise.sampling.library import library
+from partwise.sampling.native import _KNOWN, NativeStep, is_plain
+from partwise.text.char import CharTokenizer
+
+LETTERS = "\nabcdefghij"
+
+needs_compiler = pytest.mark.skipif(
+    not any(map(shutil.which, libraries.COMPILERS)), reason="there is no C compiler here"
+)
+
+
+@pytest.fixture
+def compiled() -> Iterator[Path]:
+    """The library, as short texts use it only where it is kept."""
+    yield library()
+
+
+@pytest.fixture
+def none_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generating, "native_step", lambda *_: (None, None))
+
+
+def made(config: ModelConfig) -> tuple[GPT, CharTokenizer]:
+    model = GPT(config)
+    randomise(model)
+    return model, CharTokenizer(LETTERS[: config.vocab_size])
+
+
+WAYS = [
+    SampleConfig(chars=40, greedy=True),
+    SampleConfig(chars=40, count=3),
+    SampleConfig(chars=30, temperature=1.5, top_k=4, min_p=0.02, count=2),
+    SampleConfig(chars=30, temperature=1.2, top_p=0.8, repetition_penalty=1.3, seed=5),
+]
+
+
+@needs_compiler
+@pytest.mark.parametrize("config", CONFIGURATIONS, ids=name)
+def test_the_same_tokens_in_float32(
+    config: ModelConfig, compiled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, tokenizer = made(config)
+    calls: list[int] = []
+    say = NativeStep.__call__
+
+    def counted(self: NativeStep, *given: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        return say(self, *given)
+
+    monkeypatch.setattr(NativeStep, "__call__", counted)
+    texts = [complete(model, tokenizer, "abca", way) for way in WAYS]
+    assert bool(calls) is config.causal
+    monkeypatch.setattr(generating, "native_step", lambda *_: (None, None))
+    assert texts == [complete(model, tokenizer, "abca", way) for way in WAYS]
+
+
+@needs_compiler
+def test_threads_share_the_rows_and_change_nothing(compiled: Path) -> None:
+    config = ModelConfig(vocab_size=11, n_layers=2, d_model=48, n_heads=3, context_length=64)
+    model, _ = made(config)
+    said = []
+    for threads in (1, 2, 5):
+        cache = model.new_cache(2)
+        step = NativeStep(compiled, model, cache, SampleConfig(count=2), 11, None)
+        step.threads = threads
+        said.append(step(torch.tensor([[1], [2]]), torch.rand(60, 2, generator=seeded())))
+    assert torch.equal(said[0], said[1])
+    assert torch.equal(said[0], said[2])
+    assert len(set(said[0].flatten().tolist())) > 3
+
+
+def seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(1)
+
+
+@needs_compiler
+def test_bfloat16_matrices_cost_less_than_5_thousandths_of_a_nat() -> None:
+    """The step's arithmetic stays float32, so that rounding the matrices is all there is."""
+    torch.manual_seed(1)
+    ids = torch.randint(11, (1, 400), generator=seeded()).cumsum(1) % 11  # steps of 0..10
+    ids[:, 1::2] = (ids[:, ::2] * 3 + 1) % 11  # every second token follows from the one before
+    model = GPT(ModelConfig(vocab_size=11, context_length=64, n_layers=2, d_model=48, n_heads=3))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+
+    def loss() -> torch.Tensor:
+        rows = ids[0, : 6 * 64].view(6, 64)
+        return F.cross_entropy(model(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
+
+    for _ in range(60):
+        optimizer.zero_grad()
+        torch.autograd.backward(loss())
+        optimizer.step()
+    with torch.no_grad():
+        exact = loss()
+        for part in model.modules():
+            if isinstance(part, nn.Linear):
+                part.weight.copy_(part.weight.bfloat16())
+        assert 0 < abs(loss() - exact) < 0.005
+    assert exact < 2.0
+
+
+@needs_compiler
+def test_a_long_text_is_read_from_bfloat16_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, tokenizer = made(CONFIGURATIONS[0])
+    monkeypatch.setattr(generating, "LONG", 20)
+    held = []
+    place = NativeStep._matrix
+
+    def noted(self: NativeStep, part: nn.Linear | None) -> object:
+        held.append(self._bfloat16)
+        return place(self, part)
+
+    monkeypatch.setattr(NativeStep, "_matrix", noted)
+    for config, expected in [
+        (SampleConfig(chars=20), True),
+        (SampleConfig(chars=20, dtype="float32"), False),
+        (SampleConfig(chars=20, tokens=10), False),
+    ]:
+        held.clear()
+        said = [str(piece.notice) for piece in generate(model, tokenizer, "ab", config)]
+        assert set(held) == {expected}
+        assert any("bfloat16" in line for line in said) is expected
+
+
+@needs_compiler
+def test_scores_that_are_not_numbers_are_refused(compiled: Path) -> None:
+    model, tokenizer = made(ModelConfig(vocab_size=11, context_length=16, n_layers=1, d_model=24))
+    cache = model.new_cache(1)
+    step = NativeStep(compiled, model, cache, SampleConfig(), 11, None)
+    with torch.no_grad():
+        list(model.parameters())[-1].fill_(float("nan"))
+    assert step(torch.tensor([[1]]), torch.rand(5, 1))[0].item() == -1
+    with pytest.raises(SamplingError, match="not numbers"):
+        complete(model, tokenizer, "ab")
+
+
+@needs_compiler
+def test_a_stop_string_and_the_end_of_a_text_end_it_within_a_block(compiled: Path) -> None:
+    model, tokenizer = made(CONFIGURATIONS[0])
+    whole = complete(model, tokenizer, "ab", SampleConfig(chars=60))[0]
+    stop = whole[17:20]
+    cut = complete(model, tokenizer, "ab", SampleConfig(chars=60, stop=(stop,)))[0]
+    assert cut == whole[: whole.index(stop)]
+    assert complete(model, tokenizer, "ab", SampleConfig(tokens=13))[0] == whole[:13]
+
+
+def test_other_parts_and_listeners_are_left_to_the_models_own_code() -> None:
+    model, _ = made(CONFIGURATIONS[0])
+    assert is_plain(model)
+    handle = model.blocks[0].register_forward_hook(lambda *_: None)
+    assert not is_plain(model)
+    handle.remove()
+
+    class Other(nn.Linear):
+        pass
+
+    model.blocks[0].add_module("feedforward", Other(2, 2))
+    assert not is_plain(model)
+
+
+def test_every_setting_of_a_model_was_considered() -> None:
+    """A new one has to be followed in step.c, or named as one that changes nothing here."""
+    assert {field.name for field in fields(ModelConfig)} <= set(_KNOWN.split())
+
+
+def test_without_a_compiler_it_is_said_for_a_long_text_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PARTWISE_CACHE", str(tmp_path))
+    monkeypatch.setattr(libraries, "COMPILERS", ("no-such-compiler",))
+    monkeypatch.setattr(generating, "LONG", 20)
+    model, tokenizer = made(replace(CONFIGURATIONS[0], n_layers=1))
+    lines = {
+        chars: [p for p in generate(model, tokenizer, "ab", SampleConfig(chars=chars)) if p.notice]
+        for chars in (10, 20)
+    }
+    assert lines[10] == []
+    assert "there is no C compiler here" in str(lines[20][0].notice)
+
+
+@needs_compiler
+def test_a_compiler_that_fails_is_named_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PARTWISE_CACHE", str(tmp_path / "cache"))
+    broken = tmp_path / "step.c"
+    broken.write_text("int partwise_run(void) { return nothing_of_the_kind; }\n", encoding="utf-8")
+    monkeypatch.setattr(libraries, "SOURCE", broken)
+    with pytest.raises(SamplingError, match="nothing_of_the_kind"):
+        library()
+    assert not libraries.library_file().exists()
