@@ -1,6 +1,9 @@
 """Every test speaks English and has a cache of its own session, whatever the machine."""
 
+import os
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -16,3 +19,19 @@ def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patched.setenv("PARTWISE_LANG", "en")
         patched.setenv("PARTWISE_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="session")
+def tiny(surroundings: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The course's tiny model in this process's cache, trained once for all processes together."""
+    from partwise.course.tiny import make_tiny, tiny_folder
+
+    mine = tiny_folder()
+    base = tmp_path_factory.getbasetemp()
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared-cache"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PARTWISE_CACHE", str(shared))
+        trained = make_tiny()
+    if not mine.exists():
+        shutil.copytree(trained, mine)
+    return mine

@@ -62,6 +62,8 @@ def tokens(texts: int, length: int, width: int, spread: float, seed: int) -> Ten
     Raises:
         UsageError: more rows or columns than a table can show, or fewer than a norm needs.
     """
+    within("texts", texts, 1, MOST_ROWS)
+    within("length", length, 1, MOST_ROWS)
     within("texts x length", texts * length, 2, MOST_ROWS)
     within("width", width, 2, MOST_COLUMNS)
     generator = torch.Generator().manual_seed(seed)
