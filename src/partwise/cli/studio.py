@@ -45,4 +45,7 @@ def run(said: Said) -> int:
 
     ended = serve(state, port=asked.port, browser=not asked.no_browser, announce=announce)
     remark(message("the studio has stopped"))
+    going = ", ".join(state.jobs.running())
+    if going:
+        remark(message("still training: {names}; the studio shows them again", names=going))
     return 0 if ended is None else 128 + ended

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from partwise.errors import PartwiseError, UsageError
+from partwise.messages import message
 
 
 class Json(JSONResponse):
@@ -68,3 +69,9 @@ def mistake(request: Request, error: Exception) -> Response:
     assert isinstance(error, PartwiseError)
     kind = type(error).__name__.removesuffix("Error").lower()
     return Json({"error": {"kind": kind, "message": str(error)}}, 422)
+
+
+def fault(request: Request, error: Exception) -> Response:
+    """Anything else, which is ours to mend, as an answer; the terminal has the traceback."""
+    words = message("internal fault: {kind}: {text}", kind=type(error).__name__, text=error)
+    return Json({"error": {"kind": "fault", "message": words}}, 500)

@@ -14,47 +14,71 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from partwise.errors import PartwiseError
 from partwise.messages import LANGUAGES, use_language
-from partwise.studio import about, models, pages, socket
-from partwise.studio.answers import mistake
+from partwise.studio import about, jobs, lessons, models, pages, progress, socket, texts
+from partwise.studio.answers import fault, mistake
 from partwise.studio.kernels import Kernels
+from partwise.studio.playground import Playground
 from partwise.studio.security import Guard
 from partwise.studio.state import State
 
 # An area is a module with `routes(state)`.
 AREAS: tuple[Callable[[State], list[BaseRoute]], ...] = (
     about.routes,
+    lessons.routes,
+    progress.routes,
+    jobs.routes,
+    texts.routes,
     models.routes,
 )
 
 # Areas that need torch, which takes a second or two: they are loaded behind the first page, or by
 # the first request that no other area answers.
 LATER = (
+    "partwise.studio.runs",
+    "partwise.studio.ladders",
+    "partwise.studio.sizes",
     "partwise.studio.explorer",
     "partwise.studio.labs",
 )
 
+# How long after the first page is open they are loaded (seconds).
+AFTER = 0.5
+
 
 def build(state: State) -> Starlette:
     """The whole app of one studio."""
-    kernels = Kernels(state)
-    later = Later(state)
+    kernels, playground, later = Kernels(state), Playground(state), Later(state)
+    state.jobs = jobs.Jobs(state)
+    state.first_looks.append(state.jobs.first_look)
+
+    async def warm() -> None:
+        """Load the heavy areas once a page is open and has asked for what it shows first."""
+        while not state.hub.tabs:
+            await asyncio.sleep(AFTER)
+        await asyncio.sleep(AFTER)
+        await later.load()
 
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
+        state.hub.begin()
+        background = [asyncio.create_task(state.jobs.watch()), asyncio.create_task(warm())]
         try:
             yield
         finally:
+            for task in background:
+                task.cancel()
             await kernels.close()
 
+    answers = {**socket.channels(state), **kernels.answers(), **playground.answers()}
     return Starlette(
         routes=[
-            *socket.routes(state, {**socket.channels(state), **kernels.answers()}, (kernels.gone,)),
+            *socket.routes(state, answers, (kernels.gone, playground.gone)),
             *(route for area in AREAS for route in area(state)),
             Mount("/api", later),
             *pages.routes(state),
         ],
         middleware=[Middleware(Spoken, state=state), Middleware(Guard, state=state)],
-        exception_handlers={PartwiseError: mistake},
+        exception_handlers={PartwiseError: mistake, Exception: fault},
         lifespan=life,
     )
 

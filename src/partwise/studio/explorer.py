@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+import torch
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,6 +17,8 @@ from partwise.ladder.parts import label as part_label
 from partwise.model.gpt import GPT
 from partwise.model.presets import preset
 from partwise.run import Run
+from partwise.sampling.config import SampleConfig
+from partwise.sampling.generate import complete
 from partwise.storage import cache_folder
 from partwise.studio import diagram, interventions, lens, shares, tensors
 from partwise.studio.answers import Json, body, field
@@ -30,6 +33,8 @@ from partwise.text.tokenizers import Tokenizer
 Number = TypeVar("Number", int, None)
 
 BINARY = "application/octet-stream"
+
+LINE = "To be, or not to be: that is the question"
 
 # Models beside which one's own is shown: those that the lessons speak of.
 PRESETS = (
@@ -50,6 +55,7 @@ def routes(state: State) -> list[BaseRoute]:
         "tensor": tensor,
         "maps": maps,
         "stream": stream,
+        "small": small,
         "lens": lens_at,
         "grid": grid,
         "next": next_at,
@@ -100,12 +106,15 @@ class Explorer:
     def trace(self, sent: dict[str, Any]) -> dict[str, Any]:
         """Read a text: everything that the page needs to draw, and the key of the rest."""
         model, tokenizer = self._models.load(field(sent, "model", str))
-        text = field(sent, "text", str)
+        text = field(sent, "text", str, None)
+        if text is None:
+            text = some_text(model, tokenizer)
         traced, kept = self.traces.trace(model, tokenizer, text, field(sent, "causal", bool, None))
         config = traced.config
         return {
             "key": traced.key,
             "kept": kept,
+            "text": text,
             "seconds": traced.seconds,
             "notices": [str(notice) for notice in traced.reading.notices],
             "tokens": [one.as_dict() for one in traced.labels],
@@ -233,6 +242,17 @@ def maps(traced: Traced, query: Mapping[str, str]) -> Response:
     return Response(tensors.pack(small, {"tokens": len(traced.ids)}), media_type=BINARY)
 
 
+def small(traced: Traced, query: Mapping[str, str]) -> Response:
+    """What each stage of a block gives, in small, in the order of its stages."""
+    layer = whole(query, "layer", 0)
+    found, tops = [], []
+    for stage in diagram.block_stages(traced.config):
+        values = tensors.find(traced, f"block.{layer}.{stage.as_dict()['tensor']}")
+        found.append(tensors.thumbnail(values))
+        tops.append(tensors.statistics(found[-1])["p99"])
+    return Response(tensors.pack(torch.stack(found), {"p99": tops}), media_type=BINARY)
+
+
 def stream(traced: Traced, query: Mapping[str, str]) -> Response:
     """How long each token's vector is at every point."""
     names, norms = tensors.stream(traced)
@@ -252,6 +272,14 @@ def grid(traced: Traced, query: Mapping[str, str]) -> Response:
 def next_at(traced: Traced, query: Mapping[str, str]) -> Response:
     """The likeliest tokens after one, with their logits."""
     return Json(lens.next_tokens(traced, whole(query, "position", len(traced.ids) - 1)))
+
+
+def some_text(model: GPT, tokenizer: Tokenizer) -> str:
+    """A text to begin with: a line that everybody knows, else what the model itself would write."""
+    known = tokenizer.encode(LINE, unknown="skip")
+    if tokenizer.decode(known) == LINE:
+        return LINE
+    return complete(model, tokenizer, "", SampleConfig(chars=len(LINE), temperature=0.7))[0]
 
 
 def first_token(tokenizer: Tokenizer, text: str) -> int:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketState
@@ -57,6 +57,16 @@ class Hub:
 
     def __init__(self) -> None:
         self.tabs: set[Tab] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def begin(self) -> None:
+        """The server runs, in this loop."""
+        self._loop = asyncio.get_running_loop()
+
+    def threadsafe(self, tell: Callable[[], None]) -> None:
+        """Do something from another thread that tells tabs."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(tell)
 
     def tell(self, channel: str, told: dict[str, Any]) -> None:
         """Send a message to the tabs that watch a channel."""

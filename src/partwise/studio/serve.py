@@ -12,6 +12,7 @@ import uvicorn
 
 from partwise.errors import UsageError
 from partwise.studio.app import build
+from partwise.studio.hub import Hub
 from partwise.studio.state import State
 
 PORT = 8017
@@ -24,6 +25,7 @@ MESSAGE = 4 << 20
 
 # How long answers under way may take when the server ends (seconds).
 PATIENCE = 3
+FAREWELL = 0.1
 
 
 def listen(port: int | None, host: str = "127.0.0.1") -> socket.socket:
@@ -108,7 +110,7 @@ def serve(
             # Some browsers keep the caller waiting.
             threading.Thread(target=webbrowser.open, args=(state.address,), daemon=True).start()
 
-    ready.tell = tell
+    ready.tell, ready.hub = tell, state.hub
     with made:
         asyncio.run(ready.serve(sockets=[made]))
     return ready.ended_by
@@ -118,11 +120,18 @@ class _Server(uvicorn.Server):
     """uvicorn's, which tells when it is ready and by what it was ended."""
 
     tell: Callable[[], None]
+    hub: Hub
     ended_by: int | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.tell()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.hub.everybody({"type": "server.stopping"})
+        # Long enough for the tabs to be told, before their connections are closed.
+        await asyncio.sleep(FAREWELL)
+        await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: object) -> None:
         self.ended_by = signal.Signals(sig)

@@ -86,9 +86,9 @@ def channels(state: State) -> dict[str, Answer]:
 
     async def watch(tab: Tab, sent: dict[str, Any]) -> None:
         channel = _channel(sent)
-        tab.channels.add(channel)
         for look in state.first_looks:
             look(tab, channel)
+        tab.channels.add(channel)
 
     async def unwatch(tab: Tab, sent: dict[str, Any]) -> None:
         tab.channels.discard(_channel(sent))

@@ -35,6 +35,7 @@ class State:
         language: what is spoken until a page says otherwise.
         kernel_memory: most memory of a kernel (bytes); None: what suits this machine.
         hub: the tabs that are open.
+        jobs: the trainings that pages have started.
         first_looks: called with a tab and a channel that it begins to watch.
         loaded, loading: models that are kept in memory, and who may load one now.
     """
@@ -50,6 +51,7 @@ class State:
     language: Language = field(default_factory=language)
     kernel_memory: int | None = None
     hub: Hub = field(default_factory=Hub)
+    jobs: Any = None
     first_looks: list[Callable[[Tab, str], None]] = field(default_factory=list)
     loaded: OrderedDict[Any, Any] = field(default_factory=OrderedDict, repr=False)
     loading: threading.Lock = field(default_factory=threading.Lock, repr=False)

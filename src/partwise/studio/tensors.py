@@ -109,6 +109,22 @@ def maps(traced: Traced, layer: int, most: int = 64) -> Tensor:
     return F.max_pool2d(weights[None], square, ceil_mode=True)[0]
 
 
+def thumbnail(values: Tensor, rows: int = 16, columns: int = 48) -> Tensor:
+    """A matrix in small: each pixel is the number of its patch that is farthest from 0.
+
+    Args:
+        values: (rows, columns).
+        rows, columns: of the picture, at most.
+    """
+    height, width = (
+        -(-size // most) for size, most in zip(values.shape, (rows, columns), strict=True)
+    )
+    high, low = (
+        F.max_pool2d(each[None], (height, width), ceil_mode=True)[0] for each in (values, -values)
+    )
+    return torch.where(high >= low, high, -low)
+
+
 def stream(traced: Traced) -> tuple[tuple[str, ...], Tensor]:
     """How long each token's vector is at every point: names, and norms (names, T).
 
