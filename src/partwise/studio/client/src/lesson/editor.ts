@@ -97,7 +97,7 @@ export interface Editor {
 export function createEditor(parent: HTMLElement, wishes: Wishes): Editor {
   const nonce = document.querySelector<HTMLMetaElement>('meta[name="csp-nonce"]')?.content ?? "";
   const labels = new Compartment();
-  const labelled = (label: string) => EditorView.contentAttributes.of({ "aria-label": label });
+  const labelled = (label: string) => EditorView.contentAttributes.of({ "aria-label": label, tabindex: "0" });
   // While an input method is composing, Enter chooses a word and runs nothing.
   const unless = (act: () => void) => (view: EditorView) => {
     if (view.composing || view.compositionStarted) return false;
