@@ -22,11 +22,13 @@ from partwise.text.config import DataConfig
 from partwise.text.corpora import shakespeare
 from partwise.training.config import TrainConfig
 
-# The block of the original papers: LayerNorm before each sublayer, learned positions, ReLU.
+# The block of the original papers: LayerNorm before each sublayer, learned positions, ReLU. Width,
+# context, head size and the 64 characters of the plays are all different, so that a shape says what
+# it is.
 TINY = ModelConfig(
-    context_length=64,
+    context_length=48,
     n_layers=4,
-    d_model=64,
+    d_model=80,
     n_heads=4,
     feedforward="relu",
     tie_embeddings=False,
@@ -34,7 +36,7 @@ TINY = ModelConfig(
 
 TRAINING = TrainConfig(
     steps=300,
-    batch_size=16,
+    batch_size=20,
     optimizer="muon",
     lr=4e-3,
     schedule="linear",
