@@ -14,6 +14,7 @@ pytest.importorskip("transformers")
 from safetensors.torch import load_file, save_file
 
 from interop.families import saved
+from interop.folders import whole
 from partwise.errors import InteropError, PartwiseError, StorageError
 from partwise.interop.reader import load_folder, read_folder
 
@@ -107,6 +108,15 @@ CONFIGS: list[tuple[str, dict[str, Any], list[str]]] = [
     ),
     ("qwen3", {"model_type": "qwen2"}, ["lacks layers.0.self_attn.k_proj.bias"]),
     ("mistral", {"layer_types": ["full_attention", "sliding_attention"]}, ["layer_types="]),
+    ("llama-1", {"is_causal": False}, ["is_causal=false"]),
+    ("gpt2", {"is_causal": False}, ["is_causal=false"]),
+    ("llama-1", {"per_layer_config": {"1": {"head_dim": 4}}}, ["per_layer_config="]),
+    # Far more than is there: to be told apart before anything of that size is made.
+    ("gpt2", {"n_layer": 10**6}, ["parameters and the weights are 28,192"]),
+    ("gpt2", {"n_embd": 2**31}, ["parameters and the weights are"]),
+    ("llama-1", {"num_hidden_layers": 2**31}, ["parameters and the weights are"]),
+    ("llama-1", {"head_dim": 2**31}, ["parameters and the weights are"]),
+    ("llama-1", {"max_position_embeddings": 2**40}, ["1,099,511,627,776 positions", "GB"]),
     ("apertus", {"hidden_act": "xielu"}, ['hidden_act="xielu"']),
     ("apertus", {"hidden_act": ...}, ['hidden_act="xielu"']),
     ("apertus", {"rope_parameters": ...}, ["rope_parameters"]),
@@ -230,12 +240,67 @@ def test_a_tensor_that_only_the_index_knows_is_named(tmp_path: Path) -> None:
     assert "transformer.ghost" in refusal(tmp_path)
 
 
-@pytest.mark.parametrize("file", ["../other.safetensors", "/etc/passwd", "a\\b.safetensors", ".."])
+AWKWARD_NAMES = ["a\0b", "a\nb", "a\ud800b", "a" * 5000, ".", "", "c/../d.safetensors"]
+
+
+@pytest.mark.parametrize(
+    "file", ["../other.safetensors", "/etc/passwd", "a\\b.safetensors", "..", *AWKWARD_NAMES]
+)
 def test_an_index_cannot_lead_out_of_its_folder(file: str, tmp_path: Path) -> None:
     path, index = index_of(tmp_path)
     index["weight_map"]["transformer.wte.weight"] = file
     path.write_text(json.dumps(index))
     assert "not in its own folder" in refusal(tmp_path)
+
+
+def test_a_tensor_in_two_shards_is_not_chosen_by_chance(tmp_path: Path) -> None:
+    _, index = index_of(tmp_path)
+    first, *_, last = sorted(set(index["weight_map"].values()))
+    name = next(name for name, file in index["weight_map"].items() if file == first)
+    tensors = load_file(tmp_path / last)
+    save_file({**tensors, name: load_file(tmp_path / first)[name] + 1}, tmp_path / last)
+    assert f"has {name} in two of its files" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ["torn", "empty"])
+def test_a_damaged_shard_is_named(damage: str, tmp_path: Path) -> None:
+    _, index = index_of(tmp_path)
+    file = sorted(set(index["weight_map"].values()))[1]
+    data = (tmp_path / file).read_bytes()
+    (tmp_path / file).write_bytes(data[:-10] if damage == "torn" else b"")
+    assert f"{file} is torn" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        (1 << 40).to_bytes(8, "little") + b"{}",
+        (200_000_000).to_bytes(8, "little") + b" " * 1000,
+        (8).to_bytes(8, "little") + b"notjson!",
+    ],
+)
+def test_a_header_that_lies_is_refused(data: bytes, tmp_path: Path) -> None:
+    saved("gpt2", tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(data)
+    assert "model.safetensors is torn" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a\nb\x1b[31m",
+        "a" * 10_000,
+        "transformer.h." + "9" * 5000 + ".x",
+        "transformer.h.\u00b2.x",
+        "\u00b2",
+    ],
+)
+def test_a_name_that_no_program_gives_is_shown_in_one_line(name: str, tmp_path: Path) -> None:
+    saved("gpt2", tmp_path)
+    with_tensors(tmp_path, lambda t: t.update({name: torch.zeros(2)}))
+    line = refusal(tmp_path)
+    assert "left over" in line and line.isprintable() and len(line) < 400 + len(str(tmp_path))
 
 
 @pytest.mark.parametrize("map", [None, [], {"wte.weight": 3}])
@@ -267,6 +332,44 @@ def test_a_folder_without_its_tokenizer_is_refused_for_a_run(tmp_path: Path) -> 
     (tmp_path / "tokenizer.model").write_bytes(b"")
     with pytest.raises(InteropError, match=r"tokenizer\.model.*save_pretrained"):
         read_folder(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["LICENSE", "README.md", "generation_config.json"])
+def test_a_link_to_a_file_of_the_readers_is_not_carried(name: str, tmp_path: Path) -> None:
+    folder, secret = tmp_path / "model", tmp_path / "secret"
+    whole(folder, "gpt2")
+    secret.write_text("mine")
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(secret)
+    with pytest.raises(InteropError, match=r"leads out of its folder.*secret"):
+        read_folder(folder)
+
+
+def test_links_within_the_folder_and_into_the_hubs_cache_are_followed(tmp_path: Path) -> None:
+    cache = tmp_path / "models--them--theirs"
+    folder = cache / "snapshots" / "0123"
+    whole(folder, "gpt2")
+    (cache / "blobs").mkdir()
+    for number, path in enumerate(sorted(folder.iterdir())):
+        path.rename(cache / "blobs" / str(number))
+        path.symlink_to(Path("..", "..", "blobs", str(number)))
+    (folder / "LICENSE.txt").symlink_to("LICENSE")
+    read = read_folder(folder)
+    assert read.files["LICENSE"] == read.files["LICENSE.txt"] == b"Do as you like.\n"
+
+
+def test_weights_that_are_no_numbers_are_said(tmp_path: Path) -> None:
+    whole(tmp_path, "gpt2")
+    assert read_folder(tmp_path).notices == ()
+    with_tensors(tmp_path, lambda t: t["transformer.ln_f.bias"].fill_(float("nan")))
+    (notice,) = read_folder(tmp_path).notices
+    assert "final_norm.bias" in str(notice) and "NaN" in str(notice)
+
+
+def test_an_empty_table_of_positions_says_nothing(tmp_path: Path) -> None:
+    saved("llama-3", tmp_path)
+    before = load_folder(tmp_path).config
+    assert load_folder(with_config(tmp_path, rope_scaling={})).config == before
 
 
 def test_a_folder_that_may_not_be_read_is_one_line(tmp_path: Path) -> None:

@@ -148,6 +148,31 @@ def test_short_formats_come_back_as_they_were(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "config.json").read_text())["dtype"] == "bfloat16"
 
 
+@pytest.mark.parametrize(
+    ("formats", "named"),
+    [
+        ((torch.bfloat16, torch.float32), "float32"),
+        ((torch.bfloat16, torch.float16), "float32"),
+        ((torch.float16,), "float16"),
+    ],
+)
+def test_the_format_that_is_named_holds_every_tensor(
+    formats: tuple[torch.dtype, ...], named: str, tmp_path: Path
+) -> None:
+    model = model_of(LLAMA)
+    weights = {
+        name: tensor.to(formats[place % len(formats)])
+        for place, (name, tensor) in enumerate(model.state_dict().items())
+    }
+    write_model(tmp_path / "out", Outgoing("model", LLAMA, weights, TOKENIZER, {}), "")
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out").float()
+    model.load_state_dict(weights)
+    ids = torch.arange(14)[None]
+    with torch.no_grad():
+        torch.testing.assert_close(theirs(ids).logits, model(ids), atol=1e-5, rtol=0)
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["dtype"] == named
+
+
 UNFIT = {
     "attention": {"attention": False, "position": "none"},
     "output_projection": {"output_projection": False},

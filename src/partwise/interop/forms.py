@@ -30,6 +30,12 @@ def form_of(fields: Fields) -> Form:
             "same model in float32, float16 or bfloat16",
             path=fields.path,
         )
+    # What changes the formula of any form.
+    if not fields.get(bool, "is_causal", default=True):
+        raise fields.refuse("is_causal", "true")
+    layers = fields.table("per_layer_config")
+    if layers is not None and layers.values:
+        raise fields.refuse("per_layer_config", Notice("none"))
     return form
 
 

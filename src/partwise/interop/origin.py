@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from partwise.errors import InteropError
 from partwise.storage.faults import reading
 
 # Names, or their beginnings, in lower case.
@@ -28,14 +29,35 @@ def is_legal(name: str) -> bool:
 
 
 def files_of_origin(folder: Path) -> dict[str, bytes]:
-    """Name -> content of the files that belong to an imported model beside its weights."""
+    """Name -> content of the files that belong to an imported model beside its weights.
+
+    They are copied wherever the model goes, so that none may be a link to something else of the
+    reader's; the hub's cache, which keeps its files so, is known.
+
+    Raises:
+        InteropError: one is a link that leads out of the folder.
+        StorageError: one cannot be read.
+    """
     found = {}
     with reading(folder):
         for path in sorted(folder.iterdir()):
             wanted = is_legal(path.name) or path.name.lower() in KEPT
             if wanted and path.is_file() and path.stat().st_size <= LARGEST:
+                _require_inside(path, folder)
                 found[path.name] = path.read_bytes()
     return found
+
+
+def _require_inside(path: Path, folder: Path) -> None:
+    target = path.resolve()
+    in_cache = target.parent.name == "blobs" and target.parent.parent.name.startswith("models--")
+    if not in_cache and not target.is_relative_to(folder.resolve()):
+        raise InteropError(
+            "{path} is a link that leads out of its folder, to {target}, and would be copied with "
+            "the model; put the file itself there",
+            path=path,
+            target=target,
+        )
 
 
 def licence_of(files: Mapping[str, bytes]) -> str | None:

@@ -11,7 +11,7 @@ from partwise.interop.form import Form
 from partwise.interop.forms import form_of
 from partwise.interop.origin import files_of_origin
 from partwise.interop.tokenizer import FILE, read_tokenizer
-from partwise.interop.weights import opened, take
+from partwise.interop.weights import listed, not_finite, opened, take
 from partwise.messages import Notice
 from partwise.model.config import ModelConfig
 from partwise.model.gpt import GPT
@@ -65,14 +65,26 @@ def read_folder(folder: Path | str, tokenizer: Path | str | None = None) -> Impo
     form, config = _described(folder)
     path = folder / FILE if tokenizer is None else Path(tokenizer).expanduser()
     read = read_tokenizer(path, config.vocab_size)
+    files = files_of_origin(folder)
+    weights = _weights(folder, form, config)
+    broken = not_finite(weights)
+    notices = read.notices
+    if broken:
+        notices += (
+            Notice(
+                "{names}: some of the numbers are no numbers (NaN, or infinite), and what the "
+                "model writes may make no sense; get the folder again, if that is a surprise",
+                names=listed(broken),
+            ),
+        )
     return Imported(
         folder=folder,
         form=form,
         model=config,
-        weights=_weights(folder, form, config),
+        weights=weights,
         tokenizer=read.tokenizer,
-        files=files_of_origin(folder),
-        notices=read.notices,
+        files=files,
+        notices=notices,
     )
 
 

@@ -26,7 +26,8 @@ def rope_settings(fields: Fields, *, base: float = 10000.0) -> dict[str, Any]:
         table = fields.table(name)
         if table is not None and any(isinstance(each, dict) for each in table.values.values()):
             raise fields.refuse(name, "rope_theta, rope_type, factor")
-    table = fields.table("rope_scaling", "rope_parameters") or Fields({}, fields.path)
+    told = (fields.table(name) for name in ("rope_scaling", "rope_parameters"))
+    table = next((each for each in told if each and each.values), Fields({}, fields.path))
     partial = fields.get(float, "partial_rotary_factor", default=1.0)
     if partial != 1.0:
         raise fields.refuse("partial_rotary_factor", 1.0)

@@ -5,7 +5,7 @@ A rule says that one tensor of ours is one of theirs, or several of theirs on to
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -62,6 +62,9 @@ def linear(ours: str, theirs: str, bias: bool, *, turned: bool = False) -> list[
 
 def shapes_of(config: ModelConfig) -> dict[str, Shape]:
     """Name -> shape of every tensor that a model of this config saves; none of them is made."""
+    if config.position != "learned":
+        # No tensor is as long as the context then, and the tables that are would be computed.
+        config = replace(config, context_length=min(config.context_length, max(config.ngram, 8)))
     with torch.device("meta"):
         model = GPT(config)
     return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}

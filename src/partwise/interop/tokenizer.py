@@ -14,6 +14,7 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from partwise.errors import InteropError
 from partwise.interop.fields import read_object
+from partwise.interop.weights import listed
 from partwise.messages import Notice
 from partwise.text.byte import ByteTokenizer
 from partwise.text.char import CharTokenizer
@@ -99,7 +100,7 @@ def read_tokenizer(path: Path, vocab_size: int) -> Read:
             notice = Notice(
                 "the model has no embedding for the added tokens {tokens}; they are left out of "
                 "the tokenizer",
-                tokens=", ".join(over[:5]) + (f", … ({len(over)})" if len(over) > 5 else ""),
+                tokens=listed(over),
             )
             return Read(trimmed, (notice,))
     raise InteropError(

@@ -1,5 +1,6 @@
 """The tensors of a Hugging Face folder: in one safetensors file or several, read when needed."""
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -15,7 +16,9 @@ from partwise.errors import InteropError
 from partwise.interop.fields import read_object
 from partwise.interop.form import Form
 from partwise.interop.rules import Shape, shapes_of
+from partwise.machine import memory_bytes
 from partwise.model.config import ModelConfig
+from partwise.model.parameters import count_parameters
 from partwise.storage import refuse_pickle
 from partwise.storage.faults import reading
 
@@ -24,7 +27,12 @@ INDEX = "model.safetensors.index.json"
 
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 _DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F64": torch.float64}
+BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 _SHOWN = 4
+# As many letters of a name as a message shows, and more than any file of a model has.
+LONGEST_NAME = 120
+# So many times more parameters are described than are there that it is another model altogether.
+FAR_MORE = 8
 
 
 @dataclass(frozen=True)
@@ -67,13 +75,14 @@ def _opened(folder: Path, stack: ExitStack) -> dict[str, Stored]:
         raise InteropError("{path} has no weight_map; get the folder again", path=index)
     found: dict[str, Stored] = {}
     for file in sorted(set(table.values.values())):
-        # A name could lead out of the folder.
-        if file != Path(file).name or "\\" in file or file in ("", ".", ".."):
+        # A name could lead out of the folder, or be none at all.
+        plain = file == Path(file).name and file.isprintable() and len(file) <= LONGEST_NAME
+        if not plain or "\\" in file or file in ("", ".", ".."):
             raise InteropError(
                 "{path} names the file {file!r}, which is not in its own folder; get the folder "
                 "again",
                 path=index,
-                file=file,
+                file=file[:LONGEST_NAME],
             )
         if not (folder / file).is_file():
             raise InteropError(
@@ -82,7 +91,15 @@ def _opened(folder: Path, stack: ExitStack) -> dict[str, Stored]:
                 file=file,
                 index=INDEX,
             )
-        found.update(_tensors(folder / file, stack))
+        part = _tensors(folder / file, stack)
+        twice = sorted(found.keys() & part.keys())
+        if twice:
+            raise InteropError(
+                "{folder} has {names} in two of its files; get the files of one version",
+                folder=folder,
+                names=listed(twice),
+            )
+        found.update(part)
     absent = sorted(set(table.values) - set(found))
     if absent:
         raise InteropError(
@@ -146,6 +163,7 @@ def take(
     Raises:
         InteropError: one is missing, left over, or of the wrong shape or number format.
     """
+    _require_sense(stored, config, folder)
     rules = form.rules(config)
     ours = shapes_of(config)
     wanted = {name: shape for rule in rules for name, shape in rule.shapes(ours[rule.ours]).items()}
@@ -190,6 +208,35 @@ def take(
     return {rule.ours: rule.take(_reader(found)) for rule in rules}
 
 
+def _require_sense(stored: Mapping[str, Stored], config: ModelConfig, folder: Path) -> None:
+    """Check that a model of about that size is there, and fits, before anything is made for it."""
+    described = count_parameters(config)
+    found = sum(math.prod(tensor.shape) for tensor in stored.values())
+    if described > FAR_MORE * max(found, 1_000_000):
+        raise InteropError(
+            "{folder}: config.json describes {described:,} parameters and the weights are "
+            "{found:,}; get the config.json that belongs to the weights",
+            folder=folder,
+            described=described,
+            found=found,
+        )
+    weights = sum(math.prod(t.shape) * BYTES.get(t.dtype, 4) for t in stored.values())
+    # Cosines and sines, computed in float64.
+    angles = 2 * 8 * config.context_length * config.head_size if config.position == "rotary" else 0
+    memory = memory_bytes()
+    if memory is not None and weights + angles > memory:
+        raise InteropError(
+            "{folder} needs {weights} GB of memory for its weights and {angles} GB for the angles "
+            "of {positions:,} positions, and this machine has {memory} GB; read it where there is "
+            "more",
+            folder=folder,
+            weights=f"{weights / 1e9:,.1f}",
+            angles=f"{angles / 1e9:,.1f}",
+            positions=config.context_length,
+            memory=f"{memory / 1e9:,.1f}",
+        )
+
+
 def _plain(stored: Mapping[str, Stored], form: Form, folder: Path) -> dict[str, Stored]:
     """The tensors by their names without the form's prefix, less those that are computed."""
     found: dict[str, Stored] = {}
@@ -201,8 +248,8 @@ def _plain(stored: Mapping[str, Stored], form: Form, folder: Path) -> dict[str, 
             raise InteropError(
                 "{folder} has both {one} and {other}; get the folder again",
                 folder=folder,
-                one=found[plain].name,
-                other=name,
+                one=shown(found[plain].name),
+                other=shown(name),
             )
         found[plain] = tensor
     return found
@@ -234,11 +281,22 @@ def _reader(found: Mapping[str, Stored]) -> Callable[[str], Tensor]:
     return read
 
 
+def not_finite(weights: Mapping[str, Tensor]) -> list[str]:
+    """Names of tensors that hold a NaN or an infinity."""
+    return [name for name, tensor in weights.items() if not bool(torch.isfinite(tensor).all())]
+
+
 def listed(names: Iterable[str]) -> str:
     """A few names, and how many there are."""
     known = list(names)
     more = f", … ({len(known)})" if len(known) > _SHOWN else ""
-    return ", ".join(known[:_SHOWN]) + more
+    return ", ".join(map(shown, known[:_SHOWN])) + more
+
+
+def shown(name: str) -> str:
+    """A name from somebody else's file, in one line and no longer than one."""
+    plain = name if name.isprintable() else repr(name)[1:-1]
+    return plain if len(plain) <= LONGEST_NAME else f"{plain[:LONGEST_NAME]}…"
 
 
 def _by(shape: Shape) -> str:
@@ -247,4 +305,6 @@ def _by(shape: Shape) -> str:
 
 def _natural(name: str) -> list[tuple[int, str]]:
     """Layer 2 comes before layer 10."""
-    return [(int(part) if part.isdigit() else -1, part) for part in re.split(r"(\d+)", name)]
+    # A number with fewer digits is smaller; it need not be read to know that.
+    parts = re.split(r"([0-9]+)", name)
+    return [(len(part) * (place % 2), part) for place, part in enumerate(parts)]

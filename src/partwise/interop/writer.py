@@ -1,5 +1,6 @@
 """A folder that `transformers` opens, written whole or not at all."""
 
+import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -131,7 +132,10 @@ def filled(
 def _config(out: Outgoing, form: Form, written: ModelConfig) -> dict[str, Any]:
     # Null is said in so many words: without it transformers takes GPT-2's own ids.
     ids = {"bos_token_id": None, "eos_token_id": end_of_text(out.tokenizer), "pad_token_id": None}
-    dtype = str(out.weights["token_embedding.weight"].dtype).removeprefix("torch.")
+    # Tensors may differ in their formats, and transformers reads them all in the one that it finds
+    # here: the narrowest that holds each of them.
+    widest = functools.reduce(torch.promote_types, (each.dtype for each in out.weights.values()))
+    dtype = str(widest).removeprefix("torch.")
     return {
         **form.fields(written),
         **ids,
