@@ -19,7 +19,7 @@ from partwise.sampling import library as libraries
 from partwise.sampling.config import SampleConfig
 from partwise.sampling.generate import complete, generate
 from partwise.sampling.library import library
-from partwise.sampling.native import _KNOWN, NativeStep, is_plain
+from partwise.sampling.native import _KNOWN, NativeStep, Pace, is_plain
 from partwise.text.char import CharTokenizer
 
 LETTERS = "\nabcdefghij"
@@ -82,7 +82,8 @@ def test_threads_share_the_rows_and_change_nothing(compiled: Path) -> None:
     for threads in (1, 2, 5):
         cache = model.new_cache(2)
         step = NativeStep(compiled, model, cache, SampleConfig(count=2), 11, None)
-        step.threads = threads
+        step.pace = Pace(threads)
+        assert step.pace.threads == threads
         said.append(step(torch.tensor([[1], [2]]), torch.rand(60, 2, generator=seeded())))
     assert torch.equal(said[0], said[1])
     assert torch.equal(said[0], said[2])
@@ -209,3 +210,15 @@ def test_a_compiler_that_fails_is_named_with_its_reason(
     with pytest.raises(SamplingError, match="nothing_of_the_kind"):
         library()
     assert not libraries.library_file().exists()
+
+
+def test_threads_follow_what_is_faster_now() -> None:
+    pace, taken = Pace(4), []
+    for call in range(60):
+        taken.append(pace.threads)
+        busy = call >= 30
+        pace.took(taken[-1], {4: 5.0 if busy else 1.0, 1: 2.0}[taken[-1]])
+    assert taken[:10] == [4, 1, *[4] * 8]
+    assert taken[35:45] == [1] * 10
+    assert 4 in taken[45:]
+    assert {Pace(1).threads} == {1}

@@ -7,6 +7,7 @@ its cache.
 
 import ctypes
 import math
+import time
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -112,7 +113,7 @@ class NativeStep:
         self._model = self._described(model)
         # A thread for each megabyte: those of a smaller model would wait for each other.
         share = sum(weight.nbytes for weight in model.parameters()) // (1 << 20)
-        self.threads = max(1, min(torch.get_num_threads(), share))
+        self.pace = Pace(max(1, min(torch.get_num_threads(), share)))
 
     def __call__(self, new: Tensor, uniforms: Tensor) -> Tensor:
         """Read `new`, choose what follows, read that, and so on.
@@ -129,10 +130,12 @@ class NativeStep:
         recent = torch.cat((self._cache.recent, new), dim=1).contiguous()  # (B, ngram)
         uniforms = uniforms.contiguous()
         chosen = torch.empty(uniforms.shape, dtype=torch.int64)
+        threads = self.pace.threads
+        began = time.perf_counter()
         if self._run(
             ctypes.byref(self._model),
             ctypes.byref(self._choice),
-            self.threads,
+            threads,
             self._cache.length,
             steps,
             recent.data_ptr(),
@@ -140,6 +143,7 @@ class NativeStep:
             chosen.data_ptr(),
         ):
             raise MemoryError
+        self.pace.took(threads, (time.perf_counter() - began) / steps)
         return chosen
 
     def _described(self, model: GPT) -> _Model:
@@ -239,6 +243,34 @@ class NativeStep:
         tensor = tensor.detach().contiguous()
         self._kept.append(tensor)
         return tensor.data_ptr()
+
+
+class Pace:
+    """How many threads to take: all, or one where the others are kept waiting by other work.
+
+    It changes no number: a row of a matrix is summed up by one thread, whichever.
+
+    Args:
+        most: threads there are.
+    """
+
+    # One call in this many tries the other way, in case the machine has become free or busy.
+    AGAIN = 16
+
+    def __init__(self, most: int) -> None:
+        self._seconds = dict.fromkeys((most, 1), 0.0)
+        self._calls = 0
+
+    @property
+    def threads(self) -> int:
+        """For the next call; what was never tried comes first."""
+        best, *others = sorted(self._seconds, key=self._seconds.__getitem__)
+        return others[0] if others and self._calls % self.AGAIN == self.AGAIN - 1 else best
+
+    def took(self, threads: int, seconds: float) -> None:
+        """A token took this long with so many threads."""
+        self._seconds[threads] = seconds
+        self._calls += 1
 
 
 # The settings of a model that the step follows, or that only training or building follows; a model
