@@ -1,5 +1,6 @@
 """LoRA in a run: the base keeps its bits, a checkpoint is small, resuming is exact."""
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 import partwise as pw
-from partwise.errors import ConfigError, RunError
+from partwise.errors import ConfigError, RunError, StorageError
 from partwise.model.config import ModelConfig
 from partwise.model.lora import LoraLinear
 from partwise.model.lora_config import LoraConfig
@@ -47,6 +48,58 @@ def tuned(name: str, first: Run, lora: LoraConfig = LORA, train: TrainConfig = T
 
 def weights_at_last(run: Run) -> dict[str, torch.Tensor]:
     return read_tensors(run.path / "checkpoints" / "step-000006" / "model.safetensors")
+
+
+@pytest.mark.parametrize("lora", [LORA, LoraConfig()], ids=["additions", "all weights"])
+def test_the_weights_it_began_with_are_held_to_their_checksum(lora: LoraConfig, first: Run) -> None:
+    run = tuned("tuned", first, lora)
+    path = run.path / "initial.safetensors"
+    assert run.record.ancestor is not None
+    assert run.record.ancestor.initial == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert Run.open(run.path).record == run.record
+    whole = path.read_bytes()
+    # One bit of the last number: still safetensors, but other weights.
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(StorageError, match=r"initial\.safetensors does not match its checksum"):
+        list(Run.open(run.path).train())
+    path.unlink()
+    with pytest.raises(StorageError, match=r"initial\.safetensors"):
+        list(Run.open(run.path).train())
+    path.write_bytes(whole)
+    list(Run.open(run.path).train(stop=lambda: True))
+
+
+def test_additions_are_never_put_into_other_weights(first: Run) -> None:
+    run = tuned("tuned", first)
+    list(run.train())
+    path = run.path / "initial.safetensors"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(StorageError, match="does not match its checksum"):
+        Run.open(run.path).model()
+    path.unlink()
+    with pytest.raises(StorageError, match=r"initial\.safetensors"):
+        Run.open(run.path).model()
+
+
+def test_a_run_from_before_the_checksum_opens(first: Run) -> None:
+    run = tuned("tuned", first)
+    path = run.path / "run.toml"
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join(x for x in lines if not x.startswith("initial =")), encoding="utf-8")
+    opened = Run.open(run.path)
+    assert opened.record.ancestor is not None and opened.record.ancestor.initial == ""
+    assert isinstance(list(opened.train())[-1], Finished)
+    assert opened.model().config == first.record.model
+
+
+def test_a_checkpoint_of_all_weights_needs_no_others(first: Run) -> None:
+    run = tuned("tuned", first, LoraConfig())
+    list(run.train())
+    (run.path / "initial.safetensors").unlink()
+    opened = Run.open(run.path)
+    longer = replace(opened.record.train, steps=8)
+    assert isinstance(list(opened.train(resume=True, settings=longer))[-1], Finished)
 
 
 def test_the_base_keeps_its_bits_and_the_rest_is_small(first: Run) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from partwise.errors import ConfigError
-from partwise.settings import check, nearest, option
+from partwise.settings import at_least_one, check, nearest, not_negative, option
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 LadderPrecision = Literal["auto", "float32", "bfloat16"]
@@ -63,20 +63,14 @@ class LadderConfig:
                 to=self.to,
                 only=self.only,
             )
-        for name in ("seeds", "steps"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(
-                    "{name}={value} is too small; give 1 or more", name=name, value=value
-                )
+        at_least_one(self, "seeds", "steps")
         if self.seeds > MOST_SEEDS:
             raise ConfigError(
                 "seeds={value} is a count of seeds, not a seed; give {most} or fewer",
                 value=self.seeds,
                 most=MOST_SEEDS,
             )
-        if self.workers is not None and self.workers < 0:
-            raise ConfigError("workers={value} is negative; give 0 or more", value=self.workers)
+        not_negative(self, "workers")
         _ = self.rungs
 
     @property

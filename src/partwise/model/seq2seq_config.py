@@ -9,7 +9,7 @@ from typing import Literal
 
 from partwise.errors import ConfigError
 from partwise.model.config import FeedForwardKind, Initialisation, ModelConfig, NormPlacement
-from partwise.settings import check, option
+from partwise.settings import at_least_one, check, option
 
 # BatchNorm would mix the padding of a batch into its tokens.
 PairNorm = Literal["layernorm", "rmsnorm", "none"]
@@ -81,12 +81,7 @@ class Seq2SeqConfig:
 
     def __post_init__(self) -> None:
         check(self)
-        for name in ("n_encoder_layers", "n_decoder_layers"):
-            value = getattr(self, name)
-            if value < 1:
-                raise ConfigError(
-                    "{name}={value} is too small; give 1 or more", name=name, value=value
-                )
+        at_least_one(self, "n_encoder_layers", "n_decoder_layers")
         if self.vocab_size <= SPECIAL:
             raise ConfigError(
                 "vocab_size={vocab_size} leaves no token beside PAD, START and END; give {least} "

@@ -162,12 +162,13 @@ class Run:
             path = free_place(root, prepared.name) if name is None else root / name
             refuse_taken(path)
             with write_folder(path, over=False) as folder:
+                if first is not None and weights is not None:
+                    mark = write_tensors(folder / INITIAL, weights)
+                    ancestor = dataclasses.replace(first.ancestor, initial=mark)
+                    record = dataclasses.replace(record, ancestor=ancestor)
+                    write_origin(folder, first.files)
                 write_record(folder, record)
                 write_atomic(folder / TOKENIZER, prepared.tokenizer.to_json().encode("utf-8"))
-                if weights is not None:
-                    write_tensors(folder / INITIAL, weights)
-                if first is not None:
-                    write_origin(folder, first.files)
                 (folder / "checkpoints").mkdir()
                 (folder / SAMPLES).mkdir()
         return cls(path, record, prepared)
@@ -251,7 +252,7 @@ class Run:
                 write_record(self.path, self.record)
             if not begun:
                 yield from map(Said, prepared.summary)
-            model, config = self._new_model(), self.record.train
+            model, config = self._new_model(begun), self.record.train
             yield from train_in(
                 self.path,
                 self.record,
@@ -361,13 +362,21 @@ class Run:
         self.record = dataclasses.replace(self.record, resolved=chosen)
         write_record(self.path, self.record)
 
-    def _new_model(self) -> GPT:
-        """The model before its first step."""
+    def _new_model(self, begun: bool = False) -> GPT:
+        """The model before its first step.
+
+        Args:
+            begun: a checkpoint's weights follow, so that those it began with may be gone.
+
+        Raises:
+            StorageError: the weights that it began with are gone, torn or others.
+        """
         torch.manual_seed(self.record.train.seed)
         model = GPT(self.record.model)
-        initial = self.path / INITIAL
-        if initial.exists():
-            load_weights(model, read_tensors(initial))
+        before, initial = self.record.ancestor, self.path / INITIAL
+        spared = begun and not self.record.lora.on and not initial.exists()
+        if before is not None and not spared:
+            load_weights(model, read_tensors(initial, before.initial or None))
         if self.record.lora.on:
             add_lora(model, self.record.lora)
         return model

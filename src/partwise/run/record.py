@@ -101,6 +101,8 @@ class Ancestor:
         text: short name of the text that it had learned, or empty.
         weights: fingerprint of its weights.
         origin: name of the imported model that it all goes back to, or empty.
+        initial: SHA-256 of `initial.safetensors`; empty where there is none, and in runs that were
+            made before it was written down.
     """
 
     kind: str
@@ -109,6 +111,7 @@ class Ancestor:
     text: str
     weights: str
     origin: str
+    initial: str = ""
 
 
 @dataclass(frozen=True)
@@ -326,9 +329,13 @@ def _checksum(tables: Mapping[str, Any]) -> str:
 
 
 def filled(kind: type[T], values: Mapping[str, Any]) -> T:
-    """A record of plain fields, each of its own type."""
-    fields = {field.name: field.type for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    for name, wanted in fields.items():
-        if type(values[name]) is not wanted:
-            raise TypeError(f"{name} = {values[name]!r}")
-    return kind(**{name: values[name] for name in fields})
+    """A record of plain fields, each of its own type; one with a default may be missing."""
+    found = {}
+    for each in dataclasses.fields(kind):  # type: ignore[arg-type]
+        if each.name not in values and each.default is not dataclasses.MISSING:
+            continue
+        value = values[each.name]
+        if type(value) is not each.type:
+            raise TypeError(f"{each.name} = {value!r}")
+        found[each.name] = value
+    return kind(**found)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from partwise.errors import ConfigError
-from partwise.settings import at_least_one, check, option
+from partwise.settings import at_least_one, check, not_negative, option
 
 TokenizerKind = Literal["char", "byte", "bpe"]
 DecodingErrors = Literal["strict", "replace"]
@@ -73,5 +73,4 @@ class DataConfig:
                 value=self.workers,
                 most=MOST_WORKERS,
             )
-        if self.workers < 0:
-            raise ConfigError("workers={value} is negative; give 0 or more", value=self.workers)
+        not_negative(self, "workers")

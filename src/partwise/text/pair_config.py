@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from partwise.errors import ConfigError
-from partwise.settings import check, option
+from partwise.settings import at_least_one, check, option
 from partwise.text.config import MOST_PIECES, TokenizerKind
 
 
@@ -56,12 +56,7 @@ class PairConfig:
                 source=self.source_column,
                 target=self.target_column,
             )
-        for name in ("source_column", "target_column", "task_pairs"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(
-                    "{name}={value} is too small; give 1 or more", name=name, value=value
-                )
+        at_least_one(self, "source_column", "target_column", "task_pairs")
         if self.source_column is not None and self.source_column == self.target_column:
             raise ConfigError(
                 "source_column and target_column are both {column}; give two columns",
