@@ -80,9 +80,11 @@ function source(complete: Wishes["complete"]) {
       from: found.start,
       options: found.matches.map((match) => ({
         label: match.text,
+        // The kernel says ".linspace" after "np": the dot stands there already.
+        displayLabel: match.text.replace(/^\./, ""),
         type: KINDS[match.type] ?? "variable",
       })),
-      validFor: /^\w*$/,
+      validFor: /^\.?\w*$/,
     };
   };
 }

@@ -58,7 +58,9 @@ export class Kernel {
       on("kernel.state", mine((message) => this.changed(message))),
       on("kernel.output", mine((message) => this.showed(message))),
       on("kernel.done", mine((message) => this.done(message))),
-      onOpen(() => void send({ type: "kernel.open", lesson: this.lesson, model: model() })),
+      on("kernel.cell", mine((message) => this.recalled(message))),
+      on("error", mine((message) => this.failed(message))),
+      onOpen(() => this.reopened(model())),
     ];
     return () => {
       for (const end of this.ends) end();
@@ -154,6 +156,47 @@ export class Kernel {
     view.run = this.runs;
   }
 
+  /** The connection is there (again): what was under way on an older one is told anew. */
+  private reopened(model: string): void {
+    for (const wanted of this.waiting) this.ended(wanted.cell, "interrupted");
+    this.waiting = [];
+    if (this.running !== null) this.ended(this.running, "interrupted");
+    this.running = null;
+    send({ type: "kernel.open", lesson: this.lesson, model });
+  }
+
+  /** What a cell showed before this page was there: the kernel outlives a reload. */
+  private recalled(message: Message): void {
+    const cell = String(message["cell"]);
+    this.clear(cell);
+    const view = this.view(cell);
+    for (const output of message["outputs"] as Output[]) append(view.outputs, output, cut);
+    const done = message["done"] as Message | null;
+    if (done) {
+      view.status = done["status"] as CellStatus;
+      view.seconds = (done["seconds"] as number | undefined) ?? null;
+      view.check = (done["check"] as CellView["check"] | undefined) ?? null;
+    } else {
+      view.status = "running";
+      this.running = cell;
+    }
+  }
+
+  /** A request that the server could not carry out. */
+  private failed(message: Message): void {
+    const cell = message["cell"];
+    if (typeof cell !== "string" || !(cell in this.cells)) {
+      this.reason = String(message["message"]);
+      return;
+    }
+    const name = t({ zh: "没有运行", en: "Not run" });
+    const value = String(message["message"]);
+    append(this.view(cell).outputs, { kind: "error", name, value, line: null, traceback: [] }, cut);
+    this.ended(cell, "error");
+    if (this.running === cell) this.running = null;
+    this.next();
+  }
+
   private changed(message: Message): void {
     this.state = message["state"] as KernelState;
     this.reason = (message["reason"] as string | null | undefined) ?? null;
@@ -169,8 +212,15 @@ export class Kernel {
 
   private showed(message: Message): void {
     // A flood of output is drawn once a frame.
+    const cell = String(message["cell"]);
+    if (this.running === null && this.state === "busy") {
+      // Another tab runs this cell of the shared kernel.
+      this.clear(cell);
+      this.view(cell).status = "running";
+      this.running = cell;
+    }
     this.pending.push({
-      cell: String(message["cell"]),
+      cell,
       output: message["output"] as Output,
     });
     this.frame ||= requestAnimationFrame(() => this.settle());

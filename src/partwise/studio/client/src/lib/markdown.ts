@@ -61,7 +61,7 @@ for (const rule of ["th_open", "td_open"]) {
 }
 
 // A wide table scrolls in a box of its own, never the page.
-markdown.renderer.rules["table_open"] = () => '<div class="scroll" tabindex="0"><table>';
+markdown.renderer.rules["table_open"] = () => '<div class="scroll"><table>';
 markdown.renderer.rules["table_close"] = () => "</table></div>";
 
 export interface Heading {

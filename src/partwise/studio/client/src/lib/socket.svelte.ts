@@ -1,5 +1,6 @@
 /** The one connection of a tab: messages by type, channels by name, and coming back when it breaks. */
 import { exported } from "./exported";
+import { language } from "./i18n";
 
 export interface Message {
   type: string;
@@ -94,7 +95,8 @@ export async function connect(): Promise<void> {
 /** Sends a message; false where there is no connection (the page shows that itself). */
 export function send(message: Message): boolean {
   if (socket?.readyState !== WebSocket.OPEN) return false;
-  socket.send(JSON.stringify(message));
+  // What the server says to this tab is said in the language that the tab shows.
+  socket.send(JSON.stringify({ language: language(), ...message }));
   return true;
 }
 
