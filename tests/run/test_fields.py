@@ -43,6 +43,14 @@ def test_sample_chars() -> None:
     assert samples(trained("none", sample_chars=0)) == []
 
 
+def test_order() -> None:
+    def weights(run: Run) -> list[float]:
+        found: list[float] = run.model("last").token_embedding.weight.flatten().tolist()
+        return found
+
+    assert weights(trained("random")) != weights(trained("epochs", order="epochs"))
+
+
 def test_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[Path] = []
 

@@ -67,6 +67,38 @@ def test_processes_share_out_the_same_batch(file: TokenFile, world: int) -> None
         assert np.concatenate(shares).tolist() == whole[part].tolist()
 
 
+def test_an_epoch_reads_all_before_one_comes_again(file: TokenFile) -> None:
+    view = file.view(0, 250)  # of which each token tells its place
+    batches = Batches(view, 8, 5, seed=3, order="epochs")
+    steps = 6  # of 5 sequences: an epoch has 249 // 8 - 1 = 30
+    for epoch in (0, 1):
+        rows = [batches.batch(epoch * steps + step)[0] for step in range(steps)]
+        read = np.concatenate(rows).flatten().tolist()
+        assert len(read) == len(set(read)) == 240
+        assert read != sorted(read)
+    starts = [{row[0] % 8 for row in batches.batch(step)[0].tolist()} for step in (0, 6, 12, 18)]
+    assert all(len(cuts) == 1 for cuts in starts)
+    assert len({min(cuts) for cuts in starts}) > 1
+
+
+def test_an_epoch_is_a_pure_function_of_seed_and_step(file: TokenFile) -> None:
+    def drawn(seed: int, steps: list[int]) -> list[list[list[int]]]:
+        batches = Batches(file.view(), 8, 7, seed=seed, order="epochs")
+        return [batches.batch(step)[0].tolist() for step in steps]
+
+    order = list(range(60))
+    forwards = drawn(1, order)
+    assert drawn(1, order[::-1])[::-1] == forwards
+    assert drawn(2, order) != forwards
+
+
+@pytest.mark.parametrize("length", [9, 10, 16, 17, 18])
+def test_an_epoch_of_a_short_text(file: TokenFile, length: int) -> None:
+    inputs, targets = Batches(file.view(0, length), 8, 4, seed=1, order="epochs").batch(5)
+    assert inputs.shape == (4, 8)
+    assert targets.max() < length
+
+
 def test_a_batch_that_cannot_be_shared_out_is_refused(file: TokenFile) -> None:
     with pytest.raises(ConfigError, match=r"batch_size=6 .* 4 processes; batch_size=8 would do"):
         Batches(file.view(), 5, 6, seed=3).batch(0, 0, 4)

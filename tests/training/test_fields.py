@@ -1,6 +1,7 @@
 """Every field of `TrainConfig` changes the training: none is taken and then ignored.
 
-`sample_chars`, `tensorboard` and `wandb` are the run folder's: see tests/run/test_fields.py.
+`order`, `sample_chars`, `tensorboard` and `wandb` are the run folder's: see
+tests/run/test_fields.py.
 """
 
 from dataclasses import replace
@@ -42,6 +43,9 @@ CASES: dict[str, tuple[dict[str, Any], Any]] = {
     "beta2": ({}, 0.9),
     "eps": ({}, 1e-3),
     "muon_momentum": ({"optimizer": "muon"}, 0.8),
+    "muon_momentum_steps": ({"optimizer": "muon"}, 5),
+    "muon_polynomial": ({"optimizer": "muon"}, "polar_express"),
+    "muon_steps": ({"optimizer": "muon"}, 3),
     "weight_decay": ({}, 0.3),
     "muon_weight_decay": ({"optimizer": "muon"}, 0.3),
     "decay_all": ({}, True),
@@ -61,7 +65,7 @@ CASES: dict[str, tuple[dict[str, Any], Any]] = {
     "checkpoint_every": ({}, 3),
     "keep_checkpoints": ({}, 1),
 }
-ELSEWHERE = {"device", "sample_chars", "tensorboard", "wandb"}
+ELSEWHERE = {"device", "order", "sample_chars", "tensorboard", "wandb"}
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ import torch
 from partwise.errors import RunError
 from partwise.model.gpt import GPT
 from partwise.storage import read_tensors, write_tensors
+from partwise.training.muon import Muon
 from partwise.training.optim import build_optimizers, kinds, pack, set_rate, trained, unpack
 from training.doubles import CONFIG, MODEL, equal, new_model
 
@@ -57,7 +58,7 @@ def test_muon_takes_the_hidden_matrices_and_adamw_everything_else() -> None:
     model = new_model(RICH)
     config = replace(CONFIG, optimizer="muon", muon_lr=0.03, embedding_lr=0.01, head_lr=0.003)
     muon, adamw = build_optimizers(model, config)
-    assert isinstance(muon, torch.optim.Muon)
+    assert isinstance(muon, Muon)
     assert isinstance(adamw, torch.optim.AdamW)
     matrices = {name for name, kind in kinds(model).items() if kind == "matrix"}
     assert set(grouped(model, muon)) == matrices
@@ -69,13 +70,20 @@ def test_muon_takes_the_hidden_matrices_and_adamw_everything_else() -> None:
     assert rest["shortcut"]["lr"] == config.lr
 
 
-def test_nothing_of_muon_is_left_to_a_library_default() -> None:
-    config = replace(CONFIG, optimizer="muon", muon_momentum=0.9, muon_weight_decay=0.02)
+def test_muon_has_its_settings() -> None:
+    config = replace(
+        CONFIG,
+        optimizer="muon",
+        muon_momentum=0.9,
+        muon_momentum_steps=7,
+        muon_weight_decay=0.02,
+        muon_steps=3,
+        muon_polynomial="polar_express",
+    )
     group = build_optimizers(new_model(), config)[0].param_groups[0]
     assert group["weight_decay"] == 0.02
-    assert group["momentum"] == 0.9
-    assert group["nesterov"] is True
-    assert group["adjust_lr_fn"] == "original"
+    assert (group["momentum"], group["momentum_steps"]) == (0.9, 7)
+    assert (group["steps"], group["polar_express"]) == (3, True)
 
 
 def test_only_matrices_and_tables_decay() -> None:

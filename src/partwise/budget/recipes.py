@@ -57,6 +57,49 @@ def _small() -> Recipe:
     return Recipe(preset("small"), train)
 
 
+def _fast() -> Recipe:
+    model = ModelConfig(
+        context_length=128,
+        n_layers=4,
+        d_model=96,
+        n_heads=2,
+        qkv_bias=False,
+        projection_bias=False,
+        qk_norm=True,
+        feedforward="relu2",
+        feedforward_bias=False,
+        norm="layernorm",
+        norm_bias=False,
+        position="rotary",
+        rope_base=1000.0,
+        tie_embeddings=False,
+        ngram=3,
+        ngram_rows=16384,
+        embedding_shortcut=True,
+        initialisation="zero_projection",
+    )
+    train = TrainConfig(
+        steps=1000,
+        batch_size=8,
+        order="epochs",
+        optimizer="muon",
+        muon_lr=0.02,
+        muon_momentum_steps=100,
+        muon_polynomial="polar_express",
+        muon_steps=3,
+        lr=3e-3,
+        embedding_lr=1e-2,
+        beta1=0.8,
+        beta2=0.95,
+        weight_decay=0.0,
+        grad_clip=None,
+        schedule="linear",
+        warmup_steps=20,
+        min_lr_ratio=0.0,
+    )
+    return Recipe(model, train)
+
+
 def _nanogpt() -> Recipe:
     """The configuration that most figures on tiny Shakespeare are compared with.
 
@@ -114,4 +157,4 @@ def _nanogpt_cpu() -> Recipe:
     return Recipe(model, replace(full.train, steps=2000, batch_size=12))
 
 
-RECIPES = {"small": _small(), "nanogpt": _nanogpt(), "nanogpt-cpu": _nanogpt_cpu()}
+RECIPES = {"small": _small(), "fast": _fast(), "nanogpt": _nanogpt(), "nanogpt-cpu": _nanogpt_cpu()}

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from partwise.model import lean
 from partwise.model.cache import Step
 from partwise.model.norm import RMSNorm
 from partwise.model.position import rotate
@@ -90,7 +91,8 @@ class Attention(nn.Module):
         qk_norm: RMSNorm with a learned scale over each query and key, before they are turned.
         norm_eps: of that norm.
         dropout: share of the attention weights dropped in training.
-        implementation: "sdpa" for torch's fused kernels, "plain" for the readable formula.
+        implementation: "sdpa" for torch's fused kernels, "plain" for the readable formula. With
+            `lean` set, "sdpa" is computed as in `lean.py` where that serves.
 
     Source: Vaswani et al. (2017), section 3.2; Shazeer (2019) (multi-query); Ainslie et al. (2023)
     (grouped queries); Henry et al. (2020) and Dehghani et al. (2023), section 2 (QK-norm).
@@ -117,6 +119,7 @@ class Attention(nn.Module):
         self.head_size = d_model // n_heads if head_size is None else head_size
         self.dropout = dropout
         self.implementation: Implementation = implementation
+        self.lean = False
         joined = n_heads * self.head_size
         # One matrix: rows of all query heads, then of all key heads, then of all value heads.
         rows = (n_heads + 2 * self.n_kv_heads) * self.head_size
@@ -153,6 +156,10 @@ class Attention(nn.Module):
         batch, length, _ = x.shape
         heads = (self.n_heads, self.n_kv_heads, self.n_kv_heads)
         qkv: Tensor = self.qkv(x)
+        alone = mask is None and past is None and observe is None
+        if self.lean and alone and causal and self._is_plain:
+            y = lean.causal_attention(qkv, self.n_heads, rotation, self._norms)
+            return y if self.projection is None else self.projection(y)
         qkv = qkv.view(batch, length, sum(heads), self.head_size)
         q, k, v = qkv.split_with_sizes(heads, dim=2)  # (B, T, heads, head_size)
         if self.query_norm is not None and self.key_norm is not None:
@@ -174,3 +181,14 @@ class Attention(nn.Module):
         if self.projection is not None:
             y = self.projection(y)
         return y  # (B, T, d_model)
+
+    @property
+    def _is_plain(self) -> bool:
+        dropped = self.training and self.dropout > 0
+        return self.implementation == "sdpa" and self.n_kv_heads == self.n_heads and not dropped
+
+    @property
+    def _norms(self) -> tuple[Tensor, Tensor, float] | None:
+        if self.query_norm is None or self.key_norm is None:
+            return None
+        return self.query_norm.weight, self.key_norm.weight, self.query_norm.eps

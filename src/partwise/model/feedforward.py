@@ -3,6 +3,7 @@
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from partwise.model import lean
 from partwise.model.config import FeedForwardKind
 
 
@@ -18,6 +19,8 @@ class FeedForward(nn.Module):
         bias: whether the matrices have biases.
         output: whether there is a second matrix, `down`; without it inner_width is d_model.
 
+    With `lean` set, ReLU² is computed as in `lean.py`.
+
     Source: Vaswani et al. (2017), section 3.3; Hendrycks and Gimpel (2016) (GELU); So et al.
     (2021), section 4 (ReLU²); Shazeer (2020), equation 6 (SwiGLU).
     """
@@ -32,6 +35,7 @@ class FeedForward(nn.Module):
     ) -> None:
         super().__init__()
         self.kind = kind
+        self.lean = False
         self.up = nn.Linear(d_model, inner_width, bias=bias)
         self.gate = nn.Linear(d_model, inner_width, bias=bias) if kind == "swiglu" else None
         self.down = nn.Linear(inner_width, d_model, bias=bias) if output else None
@@ -44,7 +48,7 @@ class FeedForward(nn.Module):
         elif self.kind == "relu":
             h = F.relu(h)
         elif self.kind == "relu2":
-            h = F.relu(h).square()
+            h = lean.squared_relu(h) if self.lean else F.relu(h).square()
         else:
             h = F.gelu(h, approximate="tanh" if self.kind == "gelu_tanh" else "none")
         if self.down is not None:

@@ -8,15 +8,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from partwise.errors import PartwiseError
-from partwise.model.attention import Implementation
+from partwise.model import lean
+from partwise.model.attention import Attention, Implementation
 from partwise.model.block import Block, Observe, Sight
 from partwise.model.cache import KVCache, Step
 from partwise.model.config import ModelConfig
+from partwise.model.feedforward import FeedForward
 from partwise.model.head import TiedHead, soft_cap
 from partwise.model.initialisation import initialise
 from partwise.model.mask import attention_mask
 from partwise.model.ngram import NgramTable
-from partwise.model.norm import make_norm
+from partwise.model.norm import RMSNorm, make_norm
 from partwise.model.position import Alibi, Rotary, Sinusoidal, fill_tables
 
 
@@ -37,6 +39,7 @@ class GPT(nn.Module):
     def __init__(self, config: ModelConfig, implementation: Implementation = "sdpa") -> None:
         super().__init__()
         self.config = config
+        self.lean = False
         width, length = config.d_model, config.context_length
         self.token_embedding = nn.Embedding(config.vocab_size, width)
         self.position_embedding = (
@@ -127,8 +130,11 @@ class GPT(nn.Module):
         x = embedded
         for layer, block in enumerate(self.blocks):
             if self.shortcut is not None:
-                kept, added = self.shortcut[layer]
-                x = kept * x + added * embedded
+                if self.lean:
+                    x = lean.blend(x, embedded, self.shortcut[layer])
+                else:
+                    kept, added = self.shortcut[layer]
+                    x = kept * x + added * embedded
             x = block(x, sight, layer, observe)  # (B, T, d_model)
         if step is not None:
             step.finish()
@@ -165,6 +171,15 @@ class GPT(nn.Module):
         for block in self.blocks:
             if isinstance(block, Block) and block.attention is not None:
                 block.attention.implementation = implementation
+
+    def use_lean(self, on: bool) -> None:
+        """Compute in fewer passes over memory, where that serves; values differ in last bits.
+
+        For training in float32 on a CPU, operation by operation.
+        """
+        for part in self.modules():
+            if isinstance(part, GPT | RMSNorm | Attention | FeedForward):
+                part.lean = on
 
     def _check(self, ids: Tensor) -> None:
         if ids.dim() != 2:

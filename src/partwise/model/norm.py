@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from partwise.errors import PartwiseError
+from partwise.model import lean
 from partwise.model.config import Norm
 
 
@@ -38,15 +39,20 @@ class RMSNorm(nn.Module):
         width: number of features.
         eps: added to the mean square.
 
+    With `lean` set, the gradient is computed as written out in `lean.py`.
+
     Source: Zhang and Sennrich (2019), equation 4.
     """
 
     def __init__(self, width: int, eps: float = 1e-5) -> None:
         super().__init__()
         self.eps = eps
+        self.lean = False
         self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, x: Tensor) -> Tensor:  # (..., width) -> (..., width)
+        if self.lean:
+            return lean.rms_norm(x, self.weight, self.eps)
         # Under autocast x may be shorter than the weight, and torch is fast only when both agree.
         return F.rms_norm(x, self.weight.shape, self.weight.to(x.dtype), self.eps)
 

@@ -173,7 +173,13 @@ def text_data(record: Record, prepared: Prepared) -> Data:
     """The text of a run in batches."""
     context = record.model.context_length
     return Data(
-        train=Batches(prepared.train, context, record.train.batch_size, record.train.seed),
+        train=Batches(
+            prepared.train,
+            context,
+            record.train.batch_size,
+            record.train.seed,
+            record.train.order,
+        ),
         validation=prepared.validation,
         windows=windows,
         train_tokens=len(prepared.train),

@@ -31,13 +31,26 @@ class Batches:
         context_length: length T of a sequence (tokens).
         batch_size: sequences B of one step, in all processes together.
         seed: any whole number from 0.
+        order: "random": sequences start anywhere. "epochs": the text is cut into sequences, at
+            places that differ from epoch to epoch, and all are read before one comes again.
 
     Raises:
         TextError: the text is shorter than one sequence and its last target.
     """
 
-    def __init__(self, train: TokenView, context_length: int, batch_size: int, seed: int) -> None:
+    def __init__(
+        self,
+        train: TokenView,
+        context_length: int,
+        batch_size: int,
+        seed: int,
+        order: Literal["random", "epochs"] = "random",
+    ) -> None:
         require_tokens(train, context_length, "training")
+        self.order = order
+        # One sequence less than there are leaves room for cuts at any place.
+        self._an_epoch = max(1, (len(train) - 1) // context_length - 1)
+        self._cuts: dict[int, npt.NDArray[np.int64]] = {}
         self.train = train
         self.context_length = context_length
         self.batch_size = batch_size
@@ -66,16 +79,41 @@ class Batches:
                 choice=world * max(1, round(self.batch_size / world)),
             )
         length = self.context_length + 1
-        # Raw words of a counter-based generator: NumPy promises that they never change, which it
-        # does not of its distributions. The remainder's bias is below 2^-30 for any text.
-        words = np.random.Philox(key=self.seed, counter=[0, step, 0, 0])
-        starts = words.random_raw(self.batch_size) % np.uint64(len(self.train) - length + 1)
+        if self.order == "epochs":
+            starts = self._next_in_epoch(step)
+        else:
+            # Raw words of a counter-based generator: NumPy promises that they never change, which
+            # it does not of its distributions. The remainder's bias is below 2^-30 for any text.
+            words = np.random.Philox(key=self.seed, counter=[0, step, 0, 0])
+            raw = words.random_raw(self.batch_size) % np.uint64(len(self.train) - length + 1)
+            starts = raw.astype(np.int64)
         share = self.batch_size // world
         starts = starts[rank * share : (rank + 1) * share]
-        rows = self.train.rows(starts.astype(np.int64), length).astype(np.int64)
+        rows = self.train.rows(starts, length).astype(np.int64)
         return np.ascontiguousarray(rows[:, :-1]), np.ascontiguousarray(
             rows[:, 1:]
         )  # (B / world, T)
+
+    def _next_in_epoch(self, step: int) -> npt.NDArray[np.int64]:
+        first = step * self.batch_size
+        numbers = np.arange(first, first + self.batch_size)
+        epochs, places = np.divmod(numbers, self._an_epoch)
+        return np.array(
+            [self._epoch(epoch)[place] for epoch, place in zip(epochs, places, strict=True)],
+            np.int64,
+        )
+
+    def _epoch(self, epoch: int) -> npt.NDArray[np.int64]:
+        """Where the sequences of an epoch start, in the order in which they are read."""
+        found = self._cuts.get(epoch)
+        if found is None:
+            words = np.random.Philox(key=self.seed, counter=[0, epoch, 1, 0])
+            raw = words.random_raw(1 + self._an_epoch)
+            room = len(self.train) - self._an_epoch * self.context_length
+            found = int(raw[0]) % room + np.argsort(raw[1:], kind="stable") * self.context_length
+            # Batches are drawn ahead by threads, at the border of two epochs from both.
+            self._cuts = {epoch: found, **dict(list(self._cuts.items())[:1])}
+        return found
 
 
 def windows(

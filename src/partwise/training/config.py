@@ -7,6 +7,8 @@ from partwise.errors import ConfigError
 from partwise.settings import above_zero, at_least_one, check, not_negative, option, share
 
 Optimizer = Literal["adamw", "muon"]
+MuonPolynomial = Literal["jordan", "polar_express"]
+Order = Literal["random", "epochs"]
 Schedule = Literal["cosine", "linear", "wsd", "constant", "inverse_sqrt"]
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 Compile = Literal["auto", "on", "off"]
@@ -34,6 +36,9 @@ class TrainConfig:
 
     batch_size: int = option(64, "sequences a step")
     accumulation: int = option(1, "parts that a batch is computed in, to save memory")
+    order: Order = option(
+        "random", "sequences start anywhere; epochs: none comes again before all have been read"
+    )
     seed: int = option(1, "seed of the weights, the batches and the dropout")
 
     optimizer: Optimizer = option("adamw", "AdamW, or Muon for matrices with AdamW for the rest")
@@ -45,6 +50,14 @@ class TrainConfig:
     beta2: float = option(0.95, "AdamW's decay of the gradient's square")
     eps: float = option(1e-8, "AdamW's divisor floor")
     muon_momentum: float = option(0.95, "Muon's momentum")
+    muon_momentum_steps: int = option(
+        0, "steps over which Muon's momentum rises from 0.85; 0: none"
+    )
+    muon_polynomial: MuonPolynomial = option(
+        "jordan",
+        "what Muon's orthogonalisation iterates: one polynomial, or the best for each step",
+    )
+    muon_steps: int = option(5, "iterations of Muon's orthogonalisation")
     weight_decay: float = option(0.1, "AdamW's weight decay")
     muon_weight_decay: float = option(0.0, "Muon's weight decay")
     decay_all: bool = option(False, "decay every parameter; false: matrices only")
@@ -84,11 +97,12 @@ class TrainConfig:
     def __post_init__(self) -> None:
         check(self)
         at_least_one(self, "steps", "tokens", "patience", "batch_size", "accumulation", "threads")
+        at_least_one(self, "muon_steps")
         at_least_one(self, "eval_every", "eval_tokens", "log_every")
         at_least_one(self, "checkpoint_every", "keep_checkpoints")
         above_zero(self, "epochs", "minutes", "target_loss", "lr", "muon_lr", "embedding_lr")
         above_zero(self, "head_lr", "eps", "grad_clip")
-        not_negative(self, "warmup_steps", "sample_chars", "seed")
+        not_negative(self, "warmup_steps", "muon_momentum_steps", "sample_chars", "seed")
         share(self, "beta1", "beta2", "muon_momentum", "label_smoothing", "ema_decay")
         if self.threads is not None and self.threads > MOST_THREADS:
             raise ConfigError(

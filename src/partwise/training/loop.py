@@ -144,6 +144,10 @@ def train(
             if about_compiling is not None:
                 yield Said(about_compiling)
 
+        plain = device.type == "cpu" and dtype == torch.float32 and not objective.compiled
+        if isinstance(model, GPT) and plain:
+            model.use_lean(True)
+
         # --- Say what begins ----------------------------------------------------------------------
         budget = None if config.minutes is None else 60 * config.minutes
         tokens_per_step = data.train.batch_size * data.train.context_length
@@ -303,3 +307,5 @@ def train(
     finally:
         torch.set_num_threads(threads_before)
         model.train(was_training)
+        if isinstance(model, GPT):
+            model.use_lean(False)

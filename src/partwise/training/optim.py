@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from partwise.errors import RunError
 from partwise.training.config import TrainConfig
+from partwise.training.muon import Muon
 
 Kind = Literal["matrix", "embedding", "head", "vector"]
 
@@ -100,14 +101,14 @@ def build_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.
 
     built: list[torch.optim.Optimizer] = []
     if hidden:
-        muon: torch.optim.Optimizer = torch.optim.Muon(
+        muon = Muon(
             [{"params": hidden, "name": "muon", "peak": config.muon_lr}],
             lr=config.muon_lr,
             momentum=config.muon_momentum,
-            nesterov=True,
+            momentum_steps=config.muon_momentum_steps,
             weight_decay=config.muon_weight_decay,
-            ns_steps=5,
-            adjust_lr_fn="original",
+            steps=config.muon_steps,
+            polar_express=config.muon_polynomial == "polar_express",
         )
         built.append(muon)
     if members:

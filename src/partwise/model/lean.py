@@ -1,0 +1,207 @@
+"""Parts with their gradients written out: the same values in fewer passes over memory.
+
+A CPU that trains a small model operation by operation spends a third of its time on carrying
+activations to and from memory. `torch` does that for every operator of a formula, and again for its
+gradient; here a formula and its gradient are a few operations each. Nothing is compiled. It serves
+training in float32 without dropout; see `GPT.use_lean`.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# Queries that are attended for at once: none of them needs the keys after the last of them, so that
+# blocks save nearly half of the work of a causal mask.
+QUERIES = 64
+
+
+def squared_relu(x: Tensor) -> Tensor:
+    """max(x, 0)², and its gradient 2 max(x, 0)."""
+    found: Tensor = _call(_SquaredRelu, x)
+    return found
+
+
+class _SquaredRelu(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, x: Tensor) -> Tensor:
+        above = x.relu()
+        context.save_for_backward(above)
+        return above * above
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> Tensor:
+        (above,) = context.saved_tensors
+        slope: Tensor = gradients[0] * above
+        return slope.mul_(2)
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """x / sqrt(mean(x²) + eps) * weight, over the last dimension."""
+    found: Tensor = _call(_RmsNorm, x, weight, eps)
+    return found
+
+
+class _RmsNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        scale = _scale(x, eps)
+        normed = x * scale
+        context.save_for_backward(normed, scale, weight)
+        return normed * weight
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        normed, scale, weight = context.saved_tensors
+        product = gradients[0] * normed
+        of_weight = product.flatten(0, -2).sum(0)
+        along = (product @ weight).div_(-len(weight)).unsqueeze(-1)
+        of_x = (gradients[0] * weight).addcmul_(normed, along).mul_(scale)
+        return of_x, of_weight, None
+
+
+def blend(x: Tensor, other: Tensor, shares: Tensor) -> Tensor:
+    """shares[0] x + shares[1] other."""
+    found: Tensor = _call(_Blend, x, other, shares)
+    return found
+
+
+class _Blend(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, x: Tensor, other: Tensor, shares: Tensor) -> Tensor:
+        context.save_for_backward(x, other, shares)
+        first, second = shares.tolist()
+        return torch.add(x * first, other, alpha=second)
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x, other, shares = context.saved_tensors
+        (gradient,) = gradients
+        flat = gradient.reshape(-1)
+        of_shares = torch.stack((flat.dot(x.reshape(-1)), flat.dot(other.reshape(-1))))
+        first, second = shares.tolist()
+        return gradient * first, gradient * second, of_shares
+
+
+def causal_attention(
+    qkv: Tensor,
+    n_heads: int,
+    rotation: tuple[Tensor, Tensor] | None,
+    norms: tuple[Tensor, Tensor, float] | None,
+) -> Tensor:
+    """softmax(q kᵀ / sqrt(head_size)) v of each head, each token over itself and those before.
+
+    Args:
+        qkv: (B, T, 3 heads head_size), all query heads, then all keys, then all values.
+        n_heads: heads.
+        rotation: cos and sin of `Rotary`, each (T, 1, head_size).
+        norms: the learned scales of the norms of queries and keys, and their eps.
+
+    Returns:
+        (B, T, heads head_size).
+    """
+    cos, sin = rotation if rotation is not None else (None, None)
+    of_query, of_key, eps = norms if norms is not None else (None, None, 0.0)
+    found: Tensor = _call(_CausalAttention, qkv, of_query, of_key, cos, sin, n_heads, eps)
+    return found
+
+
+class _CausalAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        context: Any,
+        qkv: Tensor,
+        of_query: Tensor | None,
+        of_key: Tensor | None,
+        cos: Tensor | None,
+        sin: Tensor | None,
+        n_heads: int,
+        eps: float,
+    ) -> Tensor:
+        batch, length, width = qkv.shape
+        size = width // (3 * n_heads)
+        parts = qkv.view(batch, length, 3, n_heads, size).permute(2, 0, 3, 1, 4)
+        both, v = parts[:2], parts[2].reshape(-1, length, size)  # (2, B, heads, T, h), (B heads, …)
+        scale = normed = weight = None
+        if of_query is not None and of_key is not None:
+            weight = torch.stack((of_query, of_key))[:, None, None, None]
+            scale = _scale(both, eps)
+            normed = torch.empty(both.shape, dtype=qkv.dtype)
+            torch.mul(both, scale, out=normed)
+            both = normed * weight
+        if cos is not None and sin is not None:
+            both = _turn(both, cos[:, 0], sin[:, 0])
+        both = both.reshape(2, -1, length, size)
+        q, k = both[0] * size**-0.5, both[1]
+        pieces, kept = [], []
+        for first in range(0, length, QUERIES):
+            last = min(first + QUERIES, length)
+            scores = torch.bmm(q[:, first:last], k[:, :last].mT)  # (B heads, queries, keys)
+            scores[:, :, first:].add_(_hidden(last - first))
+            weights = scores.softmax(-1)
+            pieces.append(torch.bmm(weights, v[:, :last]))
+            kept.append(weights)
+        context.shape = (batch, length, n_heads, size)
+        context.save_for_backward(q, k, v, normed, scale, weight, cos, sin, *kept)
+        y = torch.cat(pieces, 1).view(batch, n_heads, length, size)
+        return y.transpose(1, 2).reshape(batch, length, -1)
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        batch, length, n_heads, size = context.shape
+        q, k, v, normed, scale, weight, cos, sin, *kept = context.saved_tensors
+        of_y = gradients[0].view(batch, length, n_heads, size).transpose(1, 2)
+        of_y = of_y.reshape(-1, length, size)
+        of_both = torch.zeros(2, *q.shape, dtype=q.dtype)
+        of_q, of_k = of_both[0], of_both[1]
+        of_v = torch.zeros_like(v)
+        for number, weights in enumerate(kept):
+            first = number * QUERIES
+            last = min(first + QUERIES, length)
+            of_weights = torch.bmm(of_y[:, first:last], v[:, :last].mT)
+            of_v[:, :last].baddbmm_(weights.mT, of_y[:, first:last])
+            of_scores = torch._softmax_backward_data(of_weights, weights, -1, weights.dtype)
+            of_q[:, first:last] = torch.bmm(of_scores, k[:, :last])
+            of_k[:, :last].baddbmm_(of_scores.mT, q[:, first:last])
+        of_q *= size**-0.5
+        of_both = of_both.view(2, batch, n_heads, length, size)
+        if cos is not None:
+            of_both = _turn(of_both, cos[:, 0], -sin[:, 0])
+        of_query = of_key = None
+        found = torch.empty(batch, length, 3, n_heads, size, dtype=q.dtype)
+        places = found.permute(2, 0, 3, 1, 4)
+        places[2] = of_v.view(batch, n_heads, length, size)
+        if normed is None:
+            places[:2] = of_both
+        else:
+            product = of_both * normed
+            of_query, of_key = product.flatten(1, 3).sum(1)
+            along = (product * weight).sum(-1, keepdim=True).div_(-size)
+            torch.mul(of_both.mul_(weight).addcmul_(normed, along), scale, out=places[:2])
+        return found.view(batch, length, -1), of_query, of_key, None, None, None, None
+
+
+def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """As `rotate`, with features last and tokens before them (…, T, h)."""
+    half = x.shape[-1] // 2
+    turned = x * cos
+    turned[..., :half].addcmul_(x[..., half:], sin[:, :half])
+    turned[..., half:].addcmul_(x[..., :half], sin[:, half:])
+    return turned
+
+
+def _scale(x: Tensor, eps: float) -> Tensor:
+    """1 / sqrt(mean(x²) + eps) over the last dimension, which stays with size 1."""
+    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    found: Tensor = norm.square_().div_(x.shape[-1]).add_(eps).rsqrt_()
+    return found
+
+
+def _hidden(queries: int) -> Tensor:
+    """-inf where a key comes after its query, else 0 (queries, queries)."""
+    return torch.full((queries, queries), -torch.inf).triu(1)
+
+
+def _call(function: type[torch.autograd.Function], *arguments: Any) -> Any:
+    apply: Any = function.apply
+    return apply(*arguments)

@@ -1,0 +1,137 @@
+"""The parts whose gradients are written out give what the plain ones give."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from configurations import CONFIGURATIONS, name, randomise
+from torch import Tensor
+from torch.nn import functional as F
+
+from partwise.model import lean
+from partwise.model.attention import attend
+from partwise.model.config import ModelConfig
+from partwise.model.gpt import GPT
+from partwise.model.position import Rotary, rotate
+
+
+def numbers(*shape: int) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64, requires_grad=True)
+
+
+def agree(found: Callable[..., Tensor], wanted: Callable[..., Tensor], *inputs: Tensor) -> None:
+    """Values and every gradient."""
+    torch.manual_seed(1)
+    here, there = found(*inputs), wanted(*inputs)
+    torch.testing.assert_close(here, there, rtol=1e-10, atol=1e-12)
+    slope = torch.randn_like(here)
+    torch.testing.assert_close(
+        torch.autograd.grad(here, inputs, slope),
+        torch.autograd.grad(there, inputs, slope),
+        rtol=1e-9,
+        atol=1e-12,
+    )
+
+
+def test_squared_relu() -> None:
+    agree(lean.squared_relu, lambda x: F.relu(x).square(), numbers(3, 5))
+
+
+def test_rms_norm() -> None:
+    agree(
+        lambda x, weight: lean.rms_norm(x, weight, 1e-2),
+        lambda x, weight: F.rms_norm(x, (6,), weight, 1e-2),
+        numbers(2, 3, 6),
+        numbers(6),
+    )
+
+
+def test_blend() -> None:
+    agree(
+        lean.blend,
+        lambda x, other, shares: shares[0] * x + shares[1] * other,
+        numbers(2, 3, 4),
+        numbers(2, 3, 4),
+        numbers(2),
+    )
+
+
+@pytest.mark.parametrize("length", [1, 7, 64, 65, 150])
+@pytest.mark.parametrize("turned", [True, False])
+@pytest.mark.parametrize("normed", [True, False])
+def test_attention(length: int, turned: bool, normed: bool) -> None:
+    heads, size = 3, 4
+    rotation = Rotary(size, length).double()(torch.arange(length)) if turned else None
+
+    def plain(qkv: Tensor, *scales: Tensor) -> Tensor:
+        q, k, v = qkv.view(2, length, 3, heads, size).unbind(2)
+        if normed:
+            q, k = (F.rms_norm(x, (size,), w, 1e-3) for x, w in zip((q, k), scales, strict=True))
+        if rotation is not None:
+            q, k = rotate(q, *rotation), rotate(k, *rotation)
+        y, _ = attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), causal=True)
+        return y.transpose(1, 2).flatten(2)
+
+    agree(
+        lambda qkv, *scales: lean.causal_attention(
+            qkv, heads, rotation, (scales[0], scales[1], 1e-3) if normed else None
+        ),
+        plain,
+        numbers(2, length, 3 * heads * size),
+        *([numbers(size), numbers(size)] if normed else []),
+    )
+
+
+@pytest.mark.parametrize("config", CONFIGURATIONS, ids=name)
+def test_a_lean_model_is_the_same_model(config: ModelConfig) -> None:
+    # Without dropout, whose draws would differ.
+    quiet = dataclasses.replace(config, dropout=0.0, attention_dropout=None, embedding_dropout=0.0)
+    model = GPT(quiet).double()
+    randomise(model)
+    ids = torch.randint(quiet.vocab_size, (2, quiet.context_length))
+    found: list[Any] = []
+    for on in (False, True):
+        model.use_lean(on)
+        model.zero_grad()
+        logits = model(ids)
+        torch.autograd.backward(logits.square().mean())
+        gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+        found.append((logits, gradients))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-7, atol=1e-9)
+
+
+def test_it_is_used_where_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[str] = []
+    for part in ("squared_relu", "rms_norm", "blend", "causal_attention"):
+        before = getattr(lean, part)
+
+        def noted(*arguments: Any, part: str = part, before: Any = before) -> Tensor:
+            used.append(part)
+            result: Tensor = before(*arguments)
+            return result
+
+        monkeypatch.setattr(lean, part, noted)
+    config = ModelConfig(
+        context_length=8,
+        n_layers=1,
+        d_model=8,
+        n_heads=2,
+        norm="rmsnorm",
+        feedforward="relu2",
+        position="rotary",
+        embedding_shortcut=True,
+        attention_dropout=0.5,
+    )
+    model = GPT(config)
+    ids = torch.zeros(1, 8, dtype=torch.int64)
+    model(ids)
+    assert used == []
+    model.use_lean(True)
+    model(ids)
+    # With dropout attention is the usual one, which drops.
+    assert used == ["blend", "rms_norm", "rms_norm", "squared_relu", "rms_norm"]
+    used.clear()
+    model.eval()(ids)
+    assert used == ["blend", "rms_norm", "causal_attention", "rms_norm", "squared_relu", "rms_norm"]
