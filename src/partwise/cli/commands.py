@@ -46,7 +46,7 @@ COMMANDS = {
         "partwise.cli.ladder", Notice("what each part of a Transformer buys, measured")
     ),
     "studio": Command(
-        "partwise.cli.studio", Notice("the course and the workshop, in the browser, on this machine")
+        "partwise.cli.studio", Notice("the course, the explorer and your runs, in the browser")
     ),
     "size": Command(
         "partwise.cli.size",

@@ -75,3 +75,8 @@ def fault(request: Request, error: Exception) -> Response:
     """Anything else, which is ours to mend, as an answer; the terminal has the traceback."""
     words = message("internal fault: {kind}: {text}", kind=type(error).__name__, text=error)
     return Json({"error": {"kind": "fault", "message": words}}, 500)
+
+
+def gone(request: Request, error: Exception) -> Response:
+    """The page has asked for something else meanwhile; nobody reads this."""
+    return Response(status_code=400)

@@ -9,13 +9,14 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Mount, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from partwise.errors import PartwiseError
 from partwise.messages import LANGUAGES, use_language
 from partwise.studio import about, jobs, lessons, models, pages, progress, socket, texts
-from partwise.studio.answers import fault, mistake
+from partwise.studio.answers import fault, gone, mistake
 from partwise.studio.kernels import Kernels
 from partwise.studio.playground import Playground
 from partwise.studio.security import Guard
@@ -78,7 +79,7 @@ def build(state: State) -> Starlette:
             *pages.routes(state),
         ],
         middleware=[Middleware(Spoken, state=state), Middleware(Guard, state=state)],
-        exception_handlers={PartwiseError: mistake, Exception: fault},
+        exception_handlers={PartwiseError: mistake, ClientDisconnect: gone, Exception: fault},
         lifespan=life,
     )
 

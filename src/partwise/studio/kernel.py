@@ -344,7 +344,8 @@ class Kernel:
         number = self._client.execute(
             code,
             silent=cell is None or quiet,
-            store_history=False,
+            # A last line that ends with a semicolon shows nothing; IPython looks for it there.
+            store_history=cell is not None and not quiet,
             user_expressions=dict(expressions or {}),
             allow_stdin=False,
             stop_on_error=False,

@@ -60,10 +60,14 @@ class Shell(ZMQInteractiveShell):
     _shown_size = 0
     _full = False
     _cell_file = ""
+    _first = 0
 
     def begin(self, info: Any) -> None:
         """A cell begins."""
         self._cell_file = self.compile.get_code_name(info.raw_cell, info.raw_cell, 0)
+        # IPython compiles a cell without the empty lines that it begins with.
+        lines = info.raw_cell.split("\n")
+        self._first = next((n for n, line in enumerate(lines) if line.strip()), 0)
         self._shown = self._shown_size = 0
         self._full = False
         for stream in (sys.stdout, sys.stderr):
@@ -90,7 +94,7 @@ class Shell(ZMQInteractiveShell):
         lines = [str(line) for line in stb]
         place = None
         if isinstance(evalue, BaseException):
-            lines, place = told(evalue, self._cell_file)
+            lines, place = told(evalue, self._cell_file, self._first)
         said = evalue.msg if isinstance(evalue, SyntaxError) else evalue
         content = {
             "ename": etype.__name__,
@@ -103,26 +107,29 @@ class Shell(ZMQInteractiveShell):
         self._last_traceback = lines
 
 
-def told(error: BaseException, cell: str) -> tuple[list[str], int | None]:
+def told(error: BaseException, cell: str, first: int = 0) -> tuple[list[str], int | None]:
     """The lines of a traceback as a learner reads them, and the line of the cell (from 1).
 
     Args:
         error: what was raised.
         cell: the file name that the cell was compiled under.
+        first: empty lines that it begins with.
     """
     seen = traceback.TracebackException.from_exception(error, compact=True)
     place = None
     if isinstance(error, SyntaxError) and error.filename == cell:
-        place = error.lineno
+        place = (error.lineno or 1) + first
     one: traceback.TracebackException | None = seen
     while one is not None:
         frames = list(one.stack)
-        first = next((n for n, frame in enumerate(frames) if _is_cell(frame.filename)), 0)
+        entry = next((n for n, frame in enumerate(frames) if _is_cell(frame.filename)), 0)
         if one is seen and place is None:
             here = [frame.lineno for frame in frames if frame.filename == cell]
-            place = here[-1] if here else None
+            place = here[-1] + first if here and here[-1] else None
         kept = []
-        for frame in frames[first:]:
+        for frame in frames[entry:]:
+            if frame.filename == cell and frame.lineno:
+                frame.lineno += first
             if _is_cell(frame.filename):
                 frame.filename = "cell" if frame.filename == cell else "earlier cell"
             kept.append(frame)
@@ -130,7 +137,8 @@ def told(error: BaseException, cell: str) -> tuple[list[str], int | None]:
             kept = kept[: FRAMES // 2] + kept[-FRAMES // 2 :]
         one.stack = traceback.StackSummary.from_list(kept)
         if one.exc_type is not None and issubclass(one.exc_type, SyntaxError):
-            one.filename = "cell" if one.filename == cell else one.filename
+            if one.filename == cell:
+                one.filename, one.lineno = "cell", str(int(one.lineno or 1) + first)
             one.stack = traceback.StackSummary.from_list([])
         one = one.__cause__ or one.__context__
     text = "".join(seen.format())
@@ -169,6 +177,8 @@ def configuration() -> Config:
         "IPCompleter.custom_completer_matcher",
     ]
     config.HistoryManager.enabled = False
+    # No result is kept alive by `Out`.
+    config.InteractiveShell.cache_size = 0
     config.InteractiveShell.colors = "nocolor"
     # `told` writes tracebacks; IPython's own take seconds where a function calls itself for ever.
     config.InteractiveShell.xmode = "Minimal"
