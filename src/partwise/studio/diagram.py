@@ -215,8 +215,8 @@ def attention_formula(config: ModelConfig, result: str, x: str) -> tuple[str, ..
 
     shared = config.key_value_heads != config.n_heads
     kv = "g(i)" if shared else "i"
-    projections = r" \quad ".join(
-        f"{letter} = {x} W_{letter}{bias(letter, config.qkv_bias)}" for letter in "QKV"
+    projections = r" \\ ".join(
+        f"{letter} &= {x} W_{letter}{bias(letter, config.qkv_bias)}" for letter in "QKV"
     )
     query, key = "Q_i", f"K_{{{kv}}}"
     if config.qk_norm:
@@ -226,7 +226,7 @@ def attention_formula(config: ModelConfig, result: str, x: str) -> tuple[str, ..
     inside = rf"\frac{{{query}\, {key}^\top}}{{\sqrt{{d_k}}}}"
     if config.position == "alibi":
         inside += r" - m_i\,|t - s|"
-    lines = [projections]
+    lines = [rf"\begin{{aligned}} {projections} \end{{aligned}}"]
     if config.causal:
         inside += " + M"
     lines.append(rf"A_i = \mathrm{{softmax}}\!\left({inside}\right)")

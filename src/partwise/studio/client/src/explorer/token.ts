@@ -25,3 +25,10 @@ export function percent(share: number | null): string {
   if (hundred > 0 && hundred < 0.01) return "<0.01%";
   return `${hundred >= 10 ? hundred.toFixed(1) : hundred.toFixed(2)}%`;
 }
+
+/** Where a scale of attention weights ends, so that a single 1 does not make all others pale. */
+export function mostWeight(weights: ArrayLike<number>): number {
+  const there = Array.from(weights).filter((weight) => weight > 0);
+  there.sort((a, b) => a - b);
+  return there[Math.floor(0.98 * (there.length - 1))] ?? 1;
+}

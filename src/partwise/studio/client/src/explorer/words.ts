@@ -100,8 +100,8 @@ export function told(stage: Stage, trace: Trace, layer: number): Told {
       return {
         name: ATTENTION[stage.variant] ?? ATTENTION["multi_head"]!,
         what: {
-          zh: "每个词元发出查询 q，与能看到的词元的键 k 作比，按 softmax 权重把它们的值 v 加权混合。各头各看各的，拼起来再由 W_O 写回残差流。",
-          en: "Each token asks a query q, compares it with the keys k of the tokens it may see, and mixes their values v by softmax weights. Every head does so on its own; joined, W_O writes them back for the stream.",
+          zh: "每个词元发出查询 q，与能看到的词元的键 k 作比，按 softmax 权重把它们的值 v 加权混合。各头各看各的，拼起来再由 输出矩阵 Wₒ 写回残差流。",
+          en: "Each token asks a query q, compares it with the keys k of the tokens it may see, and mixes their values v by softmax weights. Every head does so on its own; joined, the output matrix Wₒ writes them back for the stream.",
         },
         why: {
           zh: "整个块里只有这一步让词元之间交换信息，别处都是各算各的。多个头就是多条并行的通道，一个头看上一个字，另一个头可以去找句首。",
@@ -192,7 +192,7 @@ export const DIMENSIONS: Record<string, Pair> = {
   d: { zh: "残差流的宽度", en: "width of the residual stream" },
   H: { zh: "头数", en: "heads" },
   G: { zh: "键和值的头数", en: "heads of keys and values" },
-  k: { zh: "每个头的宽度 d_k", en: "width of a head, d_k" },
+  k: { zh: "每个头的宽度", en: "width of a head" },
   "H*k": { zh: "各头拼接后的宽度", en: "width of the joined heads" },
   f: { zh: "前馈层的内部宽度", en: "inner width of the feed-forward layer" },
   V: { zh: "词表大小", en: "size of the vocabulary" },
@@ -213,8 +213,7 @@ export function innerName(id: string): Pair {
 
 /** A dimension's name as it is shown. */
 export function dimension(name: string): string {
-  if (name === "k") return "d_k".replace("_k", "ₖ");
-  return name === "H*k" ? "H·dₖ" : name === "f" ? "d_ff" : name;
+  return { k: "dₖ", "H*k": "H·dₖ", f: "d_ff" }[name] ?? name;
 }
 
 export function symbols(shape: readonly string[]): string {
