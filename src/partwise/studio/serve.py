@@ -38,6 +38,8 @@ def listen(port: int | None, host: str = "127.0.0.1") -> socket.socket:
     Raises:
         UsageError: the port that was asked for is taken or may not be used.
     """
+    if port is not None and not 0 <= port < 1 << 16:
+        raise UsageError("port {port} does not exist; give 1 to 65535", port=port)
     tried = range(PORT, PORT + NEXT) if port is None else [port]
     for number in tried:
         made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
