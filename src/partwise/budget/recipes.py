@@ -83,7 +83,7 @@ def _fast() -> Recipe:
         batch_size=8,
         order="epochs",
         optimizer="muon",
-        muon_lr=0.02,
+        muon_lr=0.013,
         muon_momentum_steps=100,
         muon_polynomial="polar_express",
         muon_steps=3,
