@@ -14,8 +14,9 @@ from torch.nn import functional as F
 class Head(nn.Module):
     """softmax(q kᵀ / √size, looking back only) v."""
 
-    def __init__(self, width: int, size: int, context: int) -> None:
+    def __init__(self, width: int, size: int, context: int, dropout: float) -> None:
         super().__init__()
+        self.drop = nn.Dropout(dropout)
         self.key = nn.Linear(width, size, bias=False)
         self.query = nn.Linear(width, size, bias=False)
         self.value = nn.Linear(width, size, bias=False)
@@ -26,15 +27,20 @@ class Head(nn.Module):
         k, q, v = self.key(x), self.query(x), self.value(x)
         scores = q @ k.transpose(-2, -1) * k.shape[-1] ** -0.5
         scores = scores.masked_fill(self.past[:time, :time] == 0, float("-inf"))  # type: ignore[index]
-        return F.softmax(scores, dim=-1) @ v
+        weights: Tensor = self.drop(F.softmax(scores, dim=-1))
+        return weights @ v
 
 
 class Heads(nn.Module):
     """Heads side by side, then a projection where the rung has one."""
 
-    def __init__(self, width: int, heads: int, context: int, projection: bool) -> None:
+    def __init__(
+        self, width: int, heads: int, context: int, projection: bool, dropout: float
+    ) -> None:
         super().__init__()
-        self.heads = nn.ModuleList(Head(width, width // heads, context) for _ in range(heads))
+        self.heads = nn.ModuleList(
+            Head(width, width // heads, context, dropout) for _ in range(heads)
+        )
         self.proj = nn.Linear(width, width) if projection else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -43,17 +49,25 @@ class Heads(nn.Module):
 
 
 class Plain(nn.Module):
-    """One rung, 1 to 6, in the sizes given."""
+    """One rung, 1 to 6, in the sizes given; dropout on attention weights and sublayer outputs."""
 
     def __init__(
-        self, rung: int, vocab: int, context: int, width: int, heads: int, layers: int
+        self,
+        rung: int,
+        vocab: int,
+        context: int,
+        width: int,
+        heads: int,
+        layers: int,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.rung = rung
+        self.drop = nn.Dropout(dropout)
         self.token = nn.Embedding(vocab, width)
         self.place = nn.Embedding(context, width)
         self.attend = nn.ModuleList(
-            Heads(width, heads, context, projection=rung >= 2) for _ in range(layers)
+            Heads(width, heads, context, rung >= 2, dropout) for _ in range(layers)
         )
         self.think = nn.ModuleList()
         if rung == 3:
@@ -78,8 +92,8 @@ class Plain(nn.Module):
                 x = x + think(x)
         else:
             for layer, (attend, think) in enumerate(zip(self.attend, self.think, strict=True)):
-                x = x + attend(self.norms[2 * layer](x))
-                x = x + think(self.norms[2 * layer + 1](x))
+                x = x + self.drop(attend(self.norms[2 * layer](x)))
+                x = x + self.drop(think(self.norms[2 * layer + 1](x)))
             x = self.norms[-1](x)
         logits: Tensor = self.head(x)
         return logits

@@ -232,10 +232,12 @@ class _Climb:
             tasks, self.place, workers=workers, threads=cores(), stop=self.stop
         ):
             if each.message["kind"] == "timed":
+                took = each.message["step"], each.message["evaluation"]
                 done = steps_done(self.runs / one.run)
-                yield Said(
-                    estimate.notice(one, each.message["step"], each.message["evaluation"], done)
-                )
+                yield Said(estimate.notice(one, *took, done))
+                quicker = estimate.quicker(one, *took, done, self.corpus)
+                if quicker is not None:
+                    yield Said(quicker)
 
     def _knock_out(self) -> Iterator[Event]:
         jobs = [

@@ -5,6 +5,10 @@ import math
 from partwise.ladder.jobs import Job
 from partwise.messages import Notice, message
 
+# The rung that a recipe is offered beside, and how long it must take (seconds).
+HIGHEST = 6
+LONG = 900.0
+
 
 def seconds(job: Job, step: float, evaluation: float, done: int = 0) -> float:
     """Steps and evaluations that are left, times what each takes.
@@ -29,6 +33,22 @@ def notice(job: Job, step: float, evaluation: float, done: int = 0) -> Notice:
         step=f"{step:.3g}",
         left=max(0, (job.train.steps or 0) - done),
         time=duration(seconds(job, step, evaluation, done)),
+    )
+
+
+def quicker(job: Job, step: float, evaluation: float, done: int, corpus: str) -> Notice | None:
+    """A recipe that is no rung, offered beside a long rung 6; None where that is not long.
+
+    Args:
+        job, step, evaluation, done: see `seconds`.
+        corpus: the text's name.
+    """
+    if job.rung < HIGHEST or seconds(job, step, evaluation, done) < LONG:
+        return None
+    return Notice(
+        "another recipe, which is no rung of this ladder, comes as low within minutes: "
+        "partwise train {corpus} --recipe fast",
+        corpus=corpus,
     )
 
 
