@@ -5,7 +5,7 @@
 
 Both start from the same weights and read the same batches; the plain loop is that of the tests,
 tests/ladder/plain.py, which shares no line with the product. With dropout each draws its own masks,
-so the two losses then differ as two seeds of one training do; without it they are equal to rounding.
+so the two losses then differ as those of two seeds do; without it they are equal to rounding.
 Each step's losses and seconds are appended to a file of JSON lines; at the end stand means and the
 largest difference.
 """
