@@ -62,9 +62,7 @@ def routes(state: State) -> list[BaseRoute]:
         with suppress(PartwiseError):
             table = read_table(folder / "ladder.json").to_dict()
             told["table"] = table
-            told["labels"] = {
-                one["part"]: str(label(one["part"])) for one in table.get("silenced", ())
-            }
+            told["labels"] = {one["part"]: str(label(one["part"])) for one in table["knock_outs"]}
         return Json(told)
 
     return [

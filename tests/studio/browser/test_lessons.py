@@ -1,0 +1,85 @@
+"""Every lesson in a real browser: read, run, answer, by keyboard, on a phone, in both languages."""
+
+from typing import Any
+
+import pytest
+
+from partwise.course import catalogue
+from partwise.course.cells import Code, Quiz
+from studio.browser.conftest import LAPTOP, PHONE, Journey
+from studio.live import Live
+
+LESSONS = [lesson.number for lesson in catalogue.lessons()]
+
+
+@pytest.mark.parametrize("number", LESSONS)
+def test_a_lesson(journey: Journey, number: str) -> None:
+    lesson = catalogue.lesson(number)
+    page = journey.page
+    journey.open(f"/lesson/{number}")
+    assert lesson.title.zh in page.inner_text("h1")
+    assert page.get_attribute("html", "lang") in ("zh", "zh-CN", "zh-Hans")
+    for cell in lesson.cells:
+        if isinstance(cell, Code | Quiz):
+            assert page.locator(f"[id='cell-{cell.id}']").count(), cell.id
+    assert page.locator(".katex-error").count() == 0
+    journey.accessible("light")
+
+    # The first cell runs by keyboard alone, and what it shows is there.
+    first = lesson.code_cells[0]
+    page.locator(f"section[id='cell-{first.id}'] .cm-content").first.focus()
+    page.keyboard.press("Control+Enter")
+    page.wait_for_function(
+        "id => /\\d 秒|已停止/.test(document.querySelector(`section[id='${id}']`).innerText)",
+        arg=f"cell-{first.id}",
+    )
+    journey.accessible("after a run")
+
+    # Tab leaves the editor.
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+    assert not page.evaluate("document.activeElement.classList.contains('cm-content')")
+
+    page.set_viewport_size(PHONE)
+    journey.fits()
+    page.emulate_media(color_scheme="dark")
+    journey.accessible("dark, on a phone")
+    page.set_viewport_size(LAPTOP)
+
+
+@pytest.mark.parametrize("path", ["/", "/explorer", "/labs", "/ladder", "/runs", "/playground"])
+def test_other_pages(journey: Journey, path: str) -> None:
+    journey.open(path)
+    journey.page.wait_for_timeout(1000)
+    journey.accessible("light")
+    journey.page.set_viewport_size(PHONE)
+    journey.fits()
+    journey.page.emulate_media(color_scheme="dark")
+    journey.accessible("dark, on a phone")
+
+
+@pytest.mark.parametrize("path", ["/calculator", "/review"])
+def test_small_pages(journey: Journey, path: str) -> None:
+    journey.open(path)
+    journey.accessible()
+
+
+def test_what_a_journey_must_not_do_is_found(studio: Live, browser: Any) -> None:
+    """The harness itself: an error, a foreign request and a fault of access are each seen."""
+    context = browser.new_context(locale="zh-CN")
+    page = context.new_page()
+    journey = Journey(page, studio)
+    page.goto(studio.state.address)
+    page.wait_for_selector("main h1")
+    assert journey.wrong == []
+    page.evaluate("console.error('wrong')")
+    page.evaluate("fetch('http://example.org/').catch(() => 0)")
+    page.evaluate("setTimeout(() => { throw new Error('thrown') })")
+    page.evaluate("document.body.append(document.createElement('img'))")
+    page.wait_for_timeout(300)
+    with pytest.raises(AssertionError, match="image-alt"):
+        journey.accessible()
+    with pytest.raises(AssertionError) as caught:
+        journey.end()
+    for word in ("console error", "another machine", "thrown"):
+        assert word in str(caught.value)
