@@ -20,7 +20,7 @@ export function obeyed(text: string): string {
       const parts = line.split("\r");
       let shown = "";
       for (const part of parts) shown = part + shown.slice(part.length);
-      while (/[^\b]\b/.test(shown)) shown = shown.replace(/[^\b]\b/g, "");
+      while (/[^\u0008]\u0008/.test(shown)) shown = shown.replace(/[^\u0008]\u0008/g, "");
       return shown.replaceAll("\b", "");
     })
     .join("\n");
