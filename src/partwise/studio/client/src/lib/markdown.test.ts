@@ -31,3 +31,12 @@ test("headings of the contents and of the text have the same ids", () => {
   for (const heading of headings(source, "c")) expect(html).toContain(`id="${heading.id}"`);
   expect(html).not.toContain("<h1");
 });
+
+test("no line can begin with the mark after a formula, nor end with the one before", () => {
+  const math = (latex: string): string => `<span class="math" data-latex="${latex}"></span>`;
+  expect(renderInline("概率是 $p$，就")).toBe(`概率是 <span class="bound">${math("p")}，</span>就`);
+  expect(renderInline("（$a$）和$b$")).toBe(`<span class="bound">（${math("a")}）</span>和${math("b")}`);
+  expect(renderInline("the $x$, $y$.")).toBe(
+    `the <span class="bound">${math("x")},</span> <span class="bound">${math("y")}.</span>`,
+  );
+});

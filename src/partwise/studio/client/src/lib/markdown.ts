@@ -44,7 +44,35 @@ function placeholder(display: boolean): (latex: string) => string {
 
 const inline = placeholder(false);
 const block = placeholder(true);
-markdown.renderer.rules["math_inline"] = (tokens, index) => inline(tokens[index]!.content);
+
+// No line begins with a comma or ends with an opening bracket. A browser breaks a line at a formula
+// whatever stands beside it, so its marks are bound to it (a long one may still break inside).
+const OPENING = /[（「『《“‘([]+$/u;
+const CLOSING = /^[，。；：、！？）」』》”’…,.;:!?)\]]+/u;
+const LONGEST_BOUND = 40;
+
+markdown.core.ruler.after("inline", "bound", (state) => {
+  for (const { children } of state.tokens) {
+    for (const [index, token] of (children ?? []).entries()) {
+      if (token.type !== "math_inline" || token.content.length > LONGEST_BOUND) continue;
+      const before = children![index - 1];
+      const after = children![index + 1];
+      const opening = before?.type === "text" ? (OPENING.exec(before.content)?.[0] ?? "") : "";
+      const closing = after?.type === "text" ? (CLOSING.exec(after.content)?.[0] ?? "") : "";
+      if (opening) before!.content = before!.content.slice(0, -opening.length);
+      if (closing) after!.content = after!.content.slice(closing.length);
+      token.meta = { opening, closing };
+    }
+  }
+});
+
+markdown.renderer.rules["math_inline"] = (tokens, index) => {
+  const { content, meta } = tokens[index]!;
+  const { opening = "", closing = "" } = (meta ?? {}) as { opening?: string; closing?: string };
+  if (!opening && !closing) return inline(content);
+  const { escapeHtml } = markdown.utils;
+  return `<span class="bound">${escapeHtml(opening)}${inline(content)}${escapeHtml(closing)}</span>`;
+};
 markdown.renderer.rules["math_display"] = (tokens, index) => block(tokens[index]!.content);
 
 // The alignment of a table's column: a class, since the content policy forbids style attributes.
