@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from partwise.budget.choices import DEFAULT, about_machine, choose, start
 from partwise.budget.finetuning import choose_further, start_from
-from partwise.budget.recipes import RECIPES
+from partwise.budget.recipes import RECIPES, Recipe
 from partwise.cli import flags
 from partwise.cli.parser import Parser, Said
 from partwise.cli.screen import progress, remark
 from partwise.errors import UsageError
-from partwise.messages import message
+from partwise.messages import Notice, message
 from partwise.model.config import ModelConfig
 from partwise.model.lora_config import LoraConfig
 from partwise.model.presets import preset_names
@@ -20,6 +20,7 @@ from partwise.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from partwise.run.beginning import Beginning
+    from partwise.text.prepare import Prepared
 
 # The flags that have a short form; every other one is written with its section.
 SHORT = {
@@ -31,6 +32,9 @@ SHORT = {
     "lr": "--lr",
     "batch_size": "--batch-size",
 }
+
+# Settings of the model that say how large it is; with one of them the minutes dial chooses none.
+SIZE = {"n_layers", "d_model", "n_heads", "head_dim", "d_ff", "attention", "feedforward"}
 
 # Settings of the text that a trained model decides.
 DECIDED = ("tokenizer", "tokenizer_file", "bpe_vocab_size", "bpe_sample")
@@ -143,10 +147,12 @@ def run(said: Said) -> int:
     from partwise.cli.follow import follow
     from partwise.machine import pick_device
     from partwise.run import Run
+    from partwise.run.places import require_place
     from partwise.storage import cache_folder
     from partwise.text.prepare import prepare
     from partwise.training.events import Said as Line
 
+    require_place(asked.name, asked.runs_dir)
     with progress(message("preparing"), quiet=asked.quiet or asked.json) as report:
         prepared = prepare(
             text,
@@ -157,8 +163,18 @@ def run(said: Said) -> int:
             progress=report,
             announce=remark,
         )
+    dialled: tuple[Notice, ...] = ()
+    name = asked.from_ or asked.recipe or asked.preset or DEFAULT
+    if earlier is None and asked.preset is None and asked.recipe is None:
+        turned = _turn(prepared, model, train, layers, quiet=asked.quiet or asked.json)
+        if turned is not None:
+            name, begin, dialled = turned
+            model = flags.layered(ModelConfig, begin.model, layers["model"])
+            train = flags.layered(
+                TrainConfig, begin.train, {**layers["train"], "minutes": begin.train.minutes}
+            )
     known: dict[str, Any] = {
-        "name": asked.from_ or asked.recipe or asked.preset or DEFAULT,
+        "name": name,
         "said_of_model": set(layers["model"]),
         "said_of_training": set(layers["train"]),
         "train_tokens": len(prepared.train),
@@ -188,10 +204,40 @@ def run(said: Said) -> int:
     return follow(
         made,
         lambda stop: made.train(stop=stop),
-        [Line(notice) for notice in (*chosen.notices, *here)],
+        [Line(notice) for notice in (*dialled, *chosen.notices, *here)],
         quiet=asked.quiet,
         as_json=asked.json,
     )
+
+
+def _turn(
+    prepared: "Prepared",
+    model: ModelConfig,
+    train: TrainConfig,
+    layers: dict[str, dict[str, Any]],
+    *,
+    quiet: bool,
+) -> tuple[str, Recipe, tuple[Notice, ...]] | None:
+    """What the minutes dial chooses, where the time is said and the model's size is not.
+
+    Args:
+        prepared: the text.
+        model, train: with everything said laid over what is usual.
+        layers: what was said of each section.
+        quiet: show no progress.
+
+    Returns:
+        The size's name, the recipe with the minutes that are left for training, and the choice in
+        words; None where the dial does not choose.
+    """
+    if train.minutes is None or layers["model"].keys() & SIZE:
+        return None
+    from partwise.budget.dial import SHORTEST, turn
+
+    if train.minutes < SHORTEST:
+        return None
+    with progress(message("measuring this machine"), quiet=quiet) as report:
+        return turn(train.minutes, prepared, layers["train"], report=report)
 
 
 def _earlier(

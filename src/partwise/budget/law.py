@@ -1,0 +1,154 @@
+"""What a run of this size and length will reach: a law fitted to runs that were measured.
+
+loss = surprise * (floor + model * N^-p + data * D'^-q)
+
+N are the parameters that are computed with, D' is what the D tokens of the run are worth where the
+text of U tokens is read more than once: U + U r (1 - exp(-(D / U - 1) / r)). Before D tokens are
+trained on, `surprise` says how hard the text is (see `surprise.py`).
+
+Source: Hoffmann et al., "Training Compute-Optimal Large Language Models", 2022, section 3.3;
+Muennighoff et al., "Scaling Data-Constrained Language Models", 2023, section 3.
+"""
+
+import itertools
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+# Where the fitted constants are kept; `partwise bench dial --fit true` writes them.
+FILE = Path(__file__).with_name("law.json")
+
+# The exponents that are tried. What multiplies them then follows by least squares.
+_POWERS = [round(0.10 + 0.05 * step, 2) for step in range(19)]
+_REPEATS = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
+
+# Text factors and the others are found in turn, so often.
+_TURNS = 12
+
+# Half the width of an interval that holds nine runs of ten, in deviations of a normal law.
+NINE_OF_TEN = 1.645
+
+
+@dataclass(frozen=True)
+class Point:
+    """A run that was measured.
+
+    Args:
+        text: which text.
+        parameters: N.
+        tokens: D, trained on.
+        text_tokens: U, of the training part.
+        surprise: of the text (nats a token).
+        loss: of the validation part at the run's end (nats a token).
+    """
+
+    text: str
+    parameters: int
+    tokens: int
+    text_tokens: int
+    surprise: float
+    loss: float
+
+
+@dataclass(frozen=True)
+class Law:
+    """The constants.
+
+    Args:
+        floor, model, model_power, data, data_power, repeats: see above; `repeats` is r.
+        spread: deviation of a text's runs from the law, as a share of the loss.
+        between: deviation of the texts from what their surprise foretells, as a share of the loss.
+        runs: how many it was fitted to.
+    """
+
+    floor: float
+    model: float
+    model_power: float
+    data: float
+    data_power: float
+    repeats: float
+    spread: float
+    between: float
+    runs: int
+
+    def loss(self, parameters: int, tokens: float, text_tokens: int, surprise: float) -> float:
+        """What a run should reach (nats a token); arguments as in `Point`."""
+        worth = worth_of(tokens, text_tokens, self.repeats)
+        of_model: float = self.model * parameters**-self.model_power
+        of_data: float = self.data * worth**-self.data_power
+        return surprise * (self.floor + of_model + of_data)
+
+    def interval(self, loss: float) -> tuple[float, float]:
+        """Where nine of ten runs end that should reach `loss`."""
+        off = NINE_OF_TEN * math.hypot(self.spread, self.between)
+        return loss * (1 - off), loss * (1 + off)
+
+
+def worth_of(tokens: float, text_tokens: int, repeats: float) -> float:
+    """D': the new text that `tokens` of a text of `text_tokens` are worth."""
+    if tokens <= text_tokens:
+        return tokens
+    again = tokens / text_tokens - 1
+    return text_tokens * (1 + repeats * (1 - math.exp(-again / repeats)))
+
+
+def fit(points: Sequence[Point]) -> Law:
+    """The law with the least squared deviation from the points, each as a share of its loss.
+
+    Powers and repeats are those of a grid. The floor and both factors, none of which may be below
+    zero, follow from them, and so does a factor for each text: what its surprise does not foretell.
+
+    Args:
+        points: of two sizes and three lengths at least.
+    """
+    import numpy as np
+
+    losses = np.array([point.loss for point in points])
+    hard = np.array([point.surprise for point in points])
+    sizes = np.array([point.parameters for point in points], float)
+    texts = sorted({point.text for point in points})
+    text = np.array([texts.index(point.text) for point in points])
+    best: tuple[float, Any, Any, Any] | None = None
+    for model_power, data_power, repeats in itertools.product(_POWERS, _POWERS, _REPEATS):
+        worth = np.array([worth_of(p.tokens, p.text_tokens, repeats) for p in points])
+        terms = np.stack((np.ones_like(sizes), sizes**-model_power, worth**-data_power), axis=1)
+        own = np.ones(len(texts))
+        for _ in range(_TURNS):
+            relative = terms * (own[text] * hard / losses)[:, None]
+            factors = np.linalg.lstsq(relative, np.ones_like(losses), rcond=None)[0]
+            shares = terms @ factors * hard / losses
+            for number in range(len(texts)):
+                mine = shares[text == number]
+                own[number] = mine.sum() / np.square(mine).sum()
+            own /= np.exp(np.log(np.abs(own)).mean())
+        off = float(np.square(shares * own[text] - 1).sum())
+        if (factors >= 0).all() and (best is None or off < best[0]):
+            best = off, factors, own, (model_power, data_power, repeats)
+    if best is None:
+        raise ValueError("no law of this form fits the points")
+    off, (floor, model, data), own, (model_power, data_power, repeats) = best
+    freedom = max(1, len(points) - 6 - (len(texts) - 1))
+    return Law(
+        floor=float(floor),
+        model=float(model),
+        model_power=model_power,
+        data=float(data),
+        data_power=data_power,
+        repeats=repeats,
+        spread=math.sqrt(off / freedom),
+        between=float(np.std(own, ddof=1)) if len(texts) > 1 else 0.0,
+        runs=len(points),
+    )
+
+
+def standing() -> Law:
+    """The law as it was fitted last."""
+    return Law(**json.loads(FILE.read_text(encoding="utf-8")))
+
+
+def text_of(law: Law) -> str:
+    """A law as the file holds it."""
+    return json.dumps(asdict(law), indent=2) + "\n"

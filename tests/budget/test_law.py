@@ -1,0 +1,85 @@
+"""The law finds the constants that made the runs, and stands on the runs that were measured."""
+
+import itertools
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from partwise.bench.dial import points_of
+from partwise.budget.law import FILE, Law, Point, fit, standing, text_of, worth_of
+
+TRUE = Law(0.6, 8.0, 0.3, 30.0, 0.35, 4.0, 0.0, 0.0, 0)
+TEXTS = ((90_000, 1.8), (10**6, 1.6), (3 * 10**7, 1.4))
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "dial.jsonl"
+
+
+def made(law: Law, off: float = 0.0, texts: tuple[float, ...] = (1, 1, 1)) -> list[Point]:
+    """Runs that follow a law, every second one by the share `off` above it, the others below."""
+    sign = 1
+    points = []
+    for parameters in (10**5, 4 * 10**5, 2 * 10**6):
+        for tokens in (1 << 18, 1 << 20, 1 << 22):
+            for number, (seen, hard) in enumerate(TEXTS):
+                loss = law.loss(parameters, tokens, seen, hard) * (1 + sign * off) * texts[number]
+                points.append(Point(str(number), parameters, tokens, seen, hard, loss))
+                sign = -sign
+    return points
+
+
+def test_the_constants_that_made_the_runs_are_found() -> None:
+    law = fit(made(TRUE))
+    assert (law.model_power, law.data_power, law.repeats) == (0.3, 0.35, 4.0)
+    assert law.floor == pytest.approx(0.6) and law.model == pytest.approx(8.0)
+    assert law.spread < 1e-9 and law.runs == 27
+
+
+def test_the_interval_is_as_wide_as_the_runs_are_off() -> None:
+    law = fit(made(TRUE, off=0.02))
+    assert 0.015 < law.spread < 0.03
+    low, high = law.interval(1.5)
+    assert low < 1.5 * 0.98 and high > 1.5 * 1.02
+
+
+def test_what_a_texts_surprise_does_not_foretell_widens_the_interval_alone() -> None:
+    law = fit(made(TRUE, texts=(1.1, 1.0, 1 / 1.1)))
+    assert (law.model_power, law.data_power, law.repeats) == (0.3, 0.35, 4.0)
+    assert law.spread < 1e-6 and 0.08 < law.between < 0.12
+    assert law.interval(1.0)[1] - 1 == pytest.approx(1.645 * law.between, rel=1e-3)
+
+
+def test_a_text_read_again_is_worth_less_each_time() -> None:
+    assert worth_of(50, 100, 4.0) == 50
+    worth = [worth_of(100 * times, 100, 4.0) for times in (1, 2, 4, 8, 100)]
+    gains = [later - before for before, later in itertools.pairwise(worth)]
+    assert worth[0] == 100 and 180 < worth[1] < 200
+    assert worth == sorted(worth) and worth[-1] < 100 * (1 + 4.0) + 1e-9
+    assert all(gain > 0 for gain in gains[:3])
+
+
+def test_more_of_anything_promises_no_less() -> None:
+    law = standing()
+    for parameters, tokens in [(10**5, 10**6), (10**6, 10**6), (10**6, 10**7)]:
+        here = law.loss(parameters, tokens, 10**6, 1.6)
+        assert law.loss(2 * parameters, tokens, 10**6, 1.6) <= here
+        assert law.loss(parameters, 2 * tokens, 10**6, 1.6) <= here
+
+
+def test_the_law_is_the_one_that_the_measured_runs_give() -> None:
+    rows = [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()]
+    assert text_of(fit(points_of(rows))) == FILE.read_text(encoding="utf-8")
+
+
+def test_the_measured_runs_lie_within_the_law() -> None:
+    """Nine of ten in their intervals, and none far outside."""
+    rows = [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()]
+    law, inside, points = standing(), 0, points_of(rows)
+    assert len(points) == law.runs >= 12
+    off = math.hypot(law.spread, law.between)
+    for point in points:
+        expected = law.loss(point.parameters, point.tokens, point.text_tokens, point.surprise)
+        low, high = law.interval(expected)
+        inside += low <= point.loss <= high
+        assert abs(point.loss / expected - 1) < 3 * off
+    assert inside >= 0.8 * len(points)
