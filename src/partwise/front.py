@@ -11,6 +11,7 @@ from partwise.errors import ConfigError
 from partwise.model.config import ModelConfig
 from partwise.model.lora_config import LoraConfig
 from partwise.run import Run, Sampled, begin_with, find
+from partwise.run.places import require_place
 from partwise.sampling.config import SampleConfig
 from partwise.sampling.generate import complete
 from partwise.settings import build
@@ -63,6 +64,7 @@ def train(
     _hold("root", root, str, Path)
     preset = model if isinstance(model, str) else None
     data, lora = data or DataConfig(), lora or LoraConfig()
+    require_place(name, root)
     earlier = None
     if isinstance(begin, Run):
         earlier = begin.beginning()

@@ -152,6 +152,11 @@ def test_training_begins_from_another_run(work: Path, capsys: Captured) -> None:
         (["sample", "first", "--prompt", "Ω"], "--unknown skip"),
         (["sample", "first", "--temperature=-1"], "temperature=-1"),
         (["sample", "first", "--out", "runs"], "--out=runs is a folder"),
+        # Before anything is sampled, and before a text is prepared that takes long.
+        (["sample", "frist", "--out", "novel.txt/x"], "novel.txt/x cannot be written"),
+        (["sample", "first", "--count", str(10**11)], "count=100,000,000,000 samples"),
+        (["train", "novl.txt", "--name", "first"], "exists already"),
+        (["train", "novl.txt", "--name", "con"], "'con'"),
         (["runs", "shwo"], "did you mean show?"),
         (["runs", "compare", "first"], "two runs or more"),
         (["size", "gtp2"], "did you mean gpt2?"),

@@ -177,6 +177,9 @@ def test_pairs_that_were_moved_can_be_named(work: Path, capsys: Captured) -> Non
         (["translate", "pairs.tsv", "--beam", "0"], "beam=0 is too small"),
         (["translate", "pairs.tsv", "--bean", "2"], "did you mean --beam?"),
         (["translate", "pairs.tsv", "--name", "first"], "exists already"),
+        # Before the pairs are read, and of either model.
+        (["translate", "nothing.tsv", "--name", "first"], "exists already"),
+        (["translate", "first", "--text", "le", "--align", "pairs.tsv/a"], "cannot be written"),
         (["sample", "first"], "is a translator; use it with: partwise translate"),
     ],
 )

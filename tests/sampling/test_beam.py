@@ -170,7 +170,7 @@ def test_a_wider_beam_finds_what_greed_misses() -> None:
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
 @pytest.mark.parametrize("width", [1, 2, 3, 4])
 def test_a_sure_text_is_found_among_bad_ends(width: int, alpha: float) -> None:
-    """A model that is sure of one long text leaves the rest of the beam to ends that are unlikely."""
+    """A model that is sure of one long text leaves the rest of the beam to unlikely ends."""
     sure = (0, 1, 2, 0, 1, 2, 0)
 
     class Sure(Oracle):

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partwise.errors import StorageError
-from partwise.storage import read_json, write_json, write_output
+from partwise.storage import read_json, try_output, write_json, write_output
 
 VALUES = st.recursive(
     st.none()
@@ -173,3 +173,37 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     reader.join(timeout=10)
     assert read == [b"x" * 200_000]
     assert pipe.is_fifo()
+
+
+def test_a_place_is_tried_and_left_as_it_was(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.txt"
+    kept.write_text("mine")
+    try_output(kept)
+    try_output(tmp_path / "new.txt")
+    try_output(tmp_path / "new" / "folder" / "new.txt")
+    assert kept.read_text() == "mine"
+    assert list(tmp_path.iterdir()) == [kept]
+    with pytest.raises(StorageError, match="cannot be written"):
+        try_output(kept / "below.txt")
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(StorageError, match="cannot be written"):
+        try_output(loop)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_and_a_device_are_not_opened_to_be_tried(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    try_output(tmp_path / "pipe")  # would wait for a reader
+    try_output(Path(os.devnull))
+    assert Path(os.devnull).is_char_device()
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="the superuser may write anywhere")
+def test_a_folder_that_may_not_be_written_to_is_refused_at_once(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(StorageError, match="does not permit it"):
+            try_output(tmp_path / "new.txt")
+    finally:
+        tmp_path.chmod(0o700)

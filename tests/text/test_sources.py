@@ -140,6 +140,30 @@ def test_links_are_followed_once_and_loops_end(tmp_path: Path) -> None:
     assert "broken links and the like, skipped: nowhere, self, loop" in lines(source)
 
 
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs /dev/zero")
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/null"])
+def test_a_device_is_no_text(device: str, tmp_path: Path) -> None:
+    with pytest.raises(TextError, match=f"^{device} is a device"):
+        open_source(device, cache=tmp_path)
+    link = tmp_path / "novel.txt"
+    link.symlink_to(device)
+    with pytest.raises(TextError, match="is a device"):
+        open_source(str(link), cache=tmp_path)
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs /dev/zero")
+def test_a_device_at_standard_input_is_no_text_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Path("/dev/zero").open("rb") as endless, Path(os.devnull).open("rb") as nothing:
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=endless))
+        with pytest.raises(TextError, match="standard input is a device"):
+            open_source("-", cache=tmp_path)
+        # Nothing at all ends at once, and is refused for what it is where it is read.
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=nothing))
+        assert open_source("-", cache=tmp_path).size == 0
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 def test_a_named_pipe_in_a_folder_does_not_hang(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")

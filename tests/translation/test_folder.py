@@ -20,10 +20,12 @@ from partwise.run.record import kind_of
 from partwise.sampling.search_config import SearchConfig
 from partwise.settings import plain
 from partwise.text.pair_config import PairConfig
+from partwise.training.checkpoint import weights_to_use
 from partwise.training.config import TrainConfig
 from partwise.training.events import Evaluated, Finished
 from partwise.translation.folder import Translation
 from partwise.translation.looking import alignment_picture
+from partwise.translation.record import write_translation
 from partwise.translation.shape import Shape, decoder_alone
 
 MODEL = Seq2SeqConfig(
@@ -213,6 +215,50 @@ def test_test_pairs_that_were_lost_are_refused(copy: Path) -> None:
     path.write_text(path.read_text(encoding="utf-8").partition("\n")[2], encoding="utf-8")
     with pytest.raises(RunError, match="does not hold the 10 pairs"):
         run.score()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data.replace(b"\t", b"\tx", 1),
+        lambda data: b"\xff" + data,
+        lambda data: data[1:],
+    ],
+    ids=["another target", "not UTF-8", "another source"],
+)
+def test_other_test_pairs_are_not_scored_in_their_place(
+    damage: Callable[[bytes], bytes], copy: Path
+) -> None:
+    path = copy / "test.tsv"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(RunError, match="does not hold the 10 pairs"):
+        Translation.open(copy).score()
+
+
+def test_a_run_from_before_their_checksum_is_scored(copy: Path) -> None:
+    record = Translation.open(copy).record
+    text = dataclasses.replace(record.text, test_mark="")
+    write_translation(copy, dataclasses.replace(record, text=text))
+    assert Translation.open(copy).score()[0].pairs == 10
+
+
+def test_the_best_weights_are_found_again_without_their_pointer(tmp_path: Path) -> None:
+    # Steps far too long, so that the last weights are not the best.
+    wild = dataclasses.replace(TRAIN, schedule="constant", warmup_steps=0, lr=1.0, grad_clip=None)
+    run = Translation.create(tmp_path, "wild", "reverse", MODEL, wild, DATA)
+    list(run.train())
+    best, last = weights_to_use(run.path, "best"), weights_to_use(run.path, "last")
+    assert any(not torch.equal(best[name], last[name]) for name in best)
+    (run.path / "checkpoints" / "best.json").unlink()
+    found = run.model("best").state_dict()
+    assert all(torch.equal(found[name], best[name]) for name in best)
+
+
+def test_the_last_weights_can_be_scored(copy: Path) -> None:
+    run = Translation.open(copy)
+    sources = [source for source, _ in run.test_pairs()]
+    run.score(which="last")
+    assert run.translations() == run.translate(sources, which="last")
 
 
 def test_another_tokenizer_is_refused(copy: Path) -> None:

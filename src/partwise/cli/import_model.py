@@ -47,7 +47,8 @@ def run(said: Said) -> int:
 
     from partwise.interop.reader import read_folder
     from partwise.model.parameters import count_parameters
-    from partwise.run.imported import keep, require_place
+    from partwise.run.imported import keep
+    from partwise.run.places import require_place
 
     require_place(asked.name, asked.runs_dir)
     imported = read_folder(said.places[0], asked.tokenizer)

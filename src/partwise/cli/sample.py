@@ -52,9 +52,13 @@ def run(said: Said) -> int:
 
     from partwise.cli.speak import collect, speak
     from partwise.cli.which import named_or_newest
-    from partwise.storage import write_output
+    from partwise.sampling.room import require_room
+    from partwise.storage import try_output, write_output
 
+    if asked.out is not None:
+        try_output(Path(asked.out))
     found = named_or_newest(said.places, asked.runs_dir)
+    require_room(found.record.model, config.count)
     model, tokenizer = found.model(asked.which, asked.device), found.tokenizer()
     if asked.out is None and not asked.json and config.count == 1:
         speak(model, tokenizer, prompt, config, quiet=asked.quiet)

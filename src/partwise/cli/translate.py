@@ -192,9 +192,13 @@ def _train(pairs: str, asked: TranslateFlags, search: SearchConfig, said: Said) 
     data = flags.given(said, "data", PairConfig)
 
     # Everything that was said makes sense; only now is torch worth its second.
+    from partwise.run.places import require_place
     from partwise.text.pair_prepare import prepare_pairs
     from partwise.translation.shape import decoder_alone, longest, with_vocabulary
 
+    second = None if asked.name is None else f"{asked.name}-decoder-only"
+    for name in (asked.name, second if asked.compare else None):
+        require_place(name, asked.runs_dir)
     prepared = prepare_pairs(pairs, data, longest=longest(model))
     two = with_vocabulary(model, prepared.tokenizer.vocab_size)
     assert isinstance(two, Seq2SeqConfig)
@@ -202,7 +206,6 @@ def _train(pairs: str, asked: TranslateFlags, search: SearchConfig, said: Said) 
     if asked.decoder_only:
         shapes = [(asked.name, decoder_alone(two))]
     elif asked.compare:
-        second = None if asked.name is None else f"{asked.name}-decoder-only"
         shapes.append((second, decoder_alone(two)))
 
     from partwise.translation.folder import Translation
@@ -270,7 +273,7 @@ def _score(
     rows: list[Score] = []
     for one in made:
         with progress(message("translating"), quiet=asked.quiet or asked.json) as report:
-            own, copy = one.score(search, report=report)
+            own, copy = one.score(search, which=asked.which, report=report)
         rows.append(own)
     rows.append(copy)
     last = made[0]
@@ -346,7 +349,7 @@ def _translate(found: "Translation", asked: TranslateFlags, search: SearchConfig
 
 
 def _align(found: "Translation", asked: TranslateFlags, search: SearchConfig) -> int:
-    from partwise.storage import write_output
+    from partwise.storage import try_output, write_output
     from partwise.translation.looking import alignment_picture
 
     lines = _lines(asked.text)
@@ -357,8 +360,9 @@ def _align(found: "Translation", asked: TranslateFlags, search: SearchConfig) ->
     assert asked.align is not None
     if not asked.align or Path(asked.align).is_dir():
         raise UsageError("--align={path} is a folder; give the name of a file", path=asked.align)
+    try_output(Path(asked.align))
     written, picture = alignment_picture(
-        found, lines[0], layer=asked.layer, head=asked.head, config=search
+        found, lines[0], layer=asked.layer, head=asked.head, config=search, which=asked.which
     )
     write_output(Path(asked.align), picture.encode("utf-8"))
     if asked.json:

@@ -20,7 +20,14 @@ from partwise.model.gpt import GPT
 from partwise.model.lora import add_lora, merge_lora
 from partwise.model.lora_config import LoraConfig
 from partwise.run.beginning import Beginning, fingerprint, require_known
-from partwise.run.places import free_place, refuse_taken, require_memory, this_machine, versions
+from partwise.run.places import (
+    free_place,
+    refuse_taken,
+    require_memory,
+    require_place,
+    this_machine,
+    versions,
+)
 from partwise.run.record import Ancestor, Record, Resolved, read_record, write_record
 from partwise.run.text import absolute, prepare_again, text_record
 from partwise.run.training import METRICS, SAMPLES, Sampled, sample_text, text_data, train_in
@@ -109,9 +116,7 @@ class Run:
                 nothing is written then.
         """
         root = Path(root)
-        if name is not None:
-            name = safe_name(name)
-            refuse_taken(root / name)
+        require_place(name, root)
         check_ends(train)
         check_parts(train, model)
         pick_device(train.device)
@@ -159,7 +164,7 @@ class Run:
         # known to be nobody's.
         with in_turn(root / ".lock"):
             sweep(root)
-            path = free_place(root, prepared.name) if name is None else root / name
+            path = free_place(root, prepared.name) if name is None else root / safe_name(name)
             refuse_taken(path)
             with write_folder(path, over=False) as folder:
                 if first is not None and weights is not None:

@@ -8,7 +8,13 @@ from partwise.machine import git_state
 from partwise.run.beginning import Beginning, beginning_of
 from partwise.run.folder import TOKENIZER, Run, write_origin
 from partwise.run.listing import find
-from partwise.run.places import free_place, refuse_taken, this_machine, versions
+from partwise.run.places import (
+    free_place,
+    refuse_taken,
+    require_place,
+    this_machine,
+    versions,
+)
 from partwise.run.record import FILE, Record, TextRecord, write_record
 from partwise.run.training import SAMPLES
 from partwise.storage import safe_name, sweep, write_atomic, write_folder
@@ -39,17 +45,6 @@ def import_folder(
     """
     require_place(name, root)
     return keep(read_folder(folder, tokenizer), name, root=root)
-
-
-def require_place(name: str | None, root: Path | str) -> None:
-    """Check that a run of that name can be made, before anything large is read.
-
-    Raises:
-        ConfigError: it is no name.
-        RunError: it is taken.
-    """
-    if name is not None:
-        refuse_taken(Path(root) / safe_name(name))
 
 
 def keep(imported: Imported, name: str | None = None, *, root: Path | str = "runs") -> Run:

@@ -11,7 +11,7 @@ from partwise.machine import describe, memory_bytes
 from partwise.machine.facts import version_of
 from partwise.model.config import ModelConfig
 from partwise.model.parameters import count_parameters
-from partwise.storage import cleaned
+from partwise.storage import cleaned, safe_name
 
 
 def refuse_taken(path: Path) -> None:
@@ -25,6 +25,17 @@ def refuse_taken(path: Path) -> None:
             "{path} exists already; go on with: partwise resume {path}, or give another --name",
             path=path,
         )
+
+
+def require_place(name: str | None, root: Path | str) -> None:
+    """Check that a run of that name can be made, before what it is made of has taken its time.
+
+    Raises:
+        ConfigError: it is no name.
+        RunError: it is taken.
+    """
+    if name is not None:
+        refuse_taken(Path(root) / safe_name(name))
 
 
 def require_memory(model: ModelConfig) -> None:

@@ -1,5 +1,6 @@
 """Bytes, and JSON that carries its kind, format version and checksum."""
 
+import errno
 import hashlib
 import json
 import os
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from partwise.errors import StorageError
-from partwise.storage.atomic import BINARY, partial
+from partwise.storage.atomic import BINARY, hidden_beside, partial
 from partwise.storage.faults import reading, writing
 from partwise.storage.tensors import refuse_pickle
 
@@ -49,6 +50,31 @@ def write_output(path: Path, data: bytes) -> None:
                     rest = rest[stream.write(rest) :]
             return
     write_atomic(target, data)
+
+
+def try_output(path: Path) -> None:
+    """Check that `write_output` can write there, before what it is to write has taken its time.
+
+    Nothing is left behind, and nothing that stands there is opened: a pipe would wait for its
+    reader.
+
+    Raises:
+        StorageError: it cannot be written to.
+    """
+    with writing(path):
+        target = Path(os.path.realpath(path))
+        if target.is_symlink():
+            target.stat()
+        if target.exists() and not target.is_file():
+            if not os.access(target, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
+            return
+        folder = next(parent for parent in target.parents if os.path.lexists(parent))
+        hidden = hidden_beside(folder / target.name)
+        try:
+            hidden.touch()
+        finally:
+            hidden.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: object, *, kind: str, version: int) -> None:

@@ -148,6 +148,8 @@ def open_source(
     if spec == "-":
         if sys.stdin is None:
             raise TextError("standard input is closed; pipe a text into it, or give a file")
+        if _is_endless(sys.stdin.buffer):
+            raise _device(Notice("standard input"))
         return _piped(sys.stdin.buffer, cache, Notice("standard input"))
     if spec.startswith(CORPUS):
         return _corpus(spec.removeprefix(CORPUS), offline, cache, announce)
@@ -171,14 +173,33 @@ def open_source(
     if path.is_dir():
         return _files(path.resolve().name or "text", spec, path, files_in(path), notices)
     with reading(path):
-        regular = stat.S_ISREG(path.stat().st_mode)
-    if not regular:
+        mode = path.stat().st_mode
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        raise _device(spec)
+    if not stat.S_ISREG(mode):
         # A named pipe, or what <(command) names, can be read once only.
         with reading(path), path.open("rb") as stream:
             return _piped(stream, cache, str(path))
     part = Part.of(path)
     _require_text(part)
     return Source(path.stem, str(path.absolute()), (part,), tuple(notices))
+
+
+def _device(label: object) -> TextError:
+    return TextError(
+        "{label} is a device and not a text; give a file, or pipe a text into -",
+        label=label,
+    )
+
+
+def _is_endless(stream: BinaryIO) -> bool:
+    """Whether a stream reads from a device such as /dev/zero, and neither terminal nor nothing."""
+    try:
+        mode = os.fstat(stream.fileno()).st_mode
+        nothing = os.path.samestat(Path(os.devnull).stat(), os.fstat(stream.fileno()))
+        return (stat.S_ISCHR(mode) or stat.S_ISBLK(mode)) and not (nothing or stream.isatty())
+    except (OSError, ValueError):
+        return False  # a text in memory
 
 
 def _corpus(name: str, offline: bool, cache: Path | None, announce: Announce) -> Source:

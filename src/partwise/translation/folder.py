@@ -8,6 +8,7 @@ runs/<name>/run.toml            kind = "partwise.translation"; settings as they 
 """
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,7 +22,13 @@ from partwise.machine import git_state, pick_device
 from partwise.model.gpt import GPT
 from partwise.model.seq2seq import Seq2Seq
 from partwise.model.seq2seq_config import Seq2SeqConfig
-from partwise.run.places import free_place, refuse_taken, this_machine, versions
+from partwise.run.places import (
+    free_place,
+    refuse_taken,
+    require_place,
+    this_machine,
+    versions,
+)
 from partwise.run.record import Resolved
 from partwise.run.training import METRICS, SAMPLES, Sampled, keep_sample, train_in
 from partwise.sampling.search_config import SearchConfig
@@ -41,7 +48,8 @@ from partwise.text.pair_config import PairConfig
 from partwise.text.pair_prepare import PreparedPairs, prepare_pairs
 from partwise.text.pairs import Pair
 from partwise.text.tokenizers import Tokenizer, load_tokenizer
-from partwise.training.checkpoint import Which, load_weights, weights_to_use
+from partwise.text.turns import in_turn
+from partwise.training.checkpoint import Which, has_best, load_weights, weights_to_use
 from partwise.training.config import TrainConfig
 from partwise.training.data import Data
 from partwise.training.evaluate import never
@@ -49,7 +57,7 @@ from partwise.training.events import Event, Said
 from partwise.training.listeners import read_metrics
 from partwise.training.plan import check_ends
 from partwise.translation.building import build_model, layout, marks
-from partwise.translation.pairs import pairs_record, prepare_again
+from partwise.translation.pairs import held_out_file, pairs_record, prepare_again
 from partwise.translation.record import (
     TranslationRecord,
     read_translation,
@@ -115,9 +123,7 @@ class Translation:
                 nothing is written then.
         """
         root = Path(root)
-        if name is not None:
-            name = safe_name(name)
-            refuse_taken(root / name)
+        require_place(name, root)
         check_ends(train)
         pick_device(train.device)
         prepared = prepared or prepare_pairs(pairs, data, longest=longest(model))
@@ -133,14 +139,17 @@ class Translation:
             machine=this_machine(),
             git=git_state(),
         )
-        path = free_place(root, prepared.name) if name is None else root / name
-        with write_folder(path, over=False) as folder:
-            write_translation(folder, record)
-            write_atomic(folder / TOKENIZER, prepared.tokenizer.to_json().encode("utf-8"))
-            lines = "".join(f"{source}\t{target}\n" for source, target in prepared.test)
-            write_atomic(folder / TEST, lines.encode("utf-8"))
-            (folder / "checkpoints").mkdir()
-            (folder / SAMPLES).mkdir()
+        # In turn, as the other runs in this folder.
+        with in_turn(root / ".lock"):
+            sweep(root)
+            path = free_place(root, prepared.name) if name is None else root / safe_name(name)
+            refuse_taken(path)
+            with write_folder(path, over=False) as folder:
+                write_translation(folder, record)
+                write_atomic(folder / TOKENIZER, prepared.tokenizer.to_json().encode("utf-8"))
+                write_atomic(folder / TEST, held_out_file(prepared.test))
+                (folder / "checkpoints").mkdir()
+                (folder / SAMPLES).mkdir()
         return cls(path, record, prepared)
 
     @classmethod
@@ -241,7 +250,7 @@ class Translation:
             RunError: there is no checkpoint yet.
             StorageError: it is damaged.
         """
-        if which == "best" and not (self.path / "checkpoints" / "best.json").exists():
+        if which == "best" and not has_best(self.path):
             which = "last"
         weights = weights_to_use(self.path, which)
         model = build_model(self.record.model)
@@ -309,14 +318,17 @@ class Translation:
         """
         path = self.path / TEST
         with reading(path):
-            lines = path.read_bytes().decode("utf-8").split("\n")
+            data = path.read_bytes()
+        known = self.record.text
+        lines = data.decode("utf-8", "replace").split("\n")
         pairs = [tuple(line.split("\t")) for line in lines if line]
-        if len(pairs) != self.record.text.test_pairs or any(len(pair) != 2 for pair in pairs):
+        right = len(pairs) == known.test_pairs and all(len(pair) == 2 for pair in pairs)
+        if not right or known.test_mark not in ("", hashlib.sha256(data).hexdigest()):
             raise RunError(
                 "{path} does not hold the {count} pairs that it was written with; bring it back "
                 "from a copy",
                 path=path,
-                count=self.record.text.test_pairs,
+                count=known.test_pairs,
             )
         return [(pair[0], pair[1]) for pair in pairs]
 
@@ -324,6 +336,7 @@ class Translation:
         self,
         config: SearchConfig | None = None,
         *,
+        which: Which = "best",
         device: str = "cpu",
         report: Report = _unheard,
     ) -> tuple[Score, Score]:
@@ -333,12 +346,12 @@ class Translation:
 
         Args:
             config: how the best translation is looked for; None: beam search.
-            device: see `model`.
+            which, device: see `model`.
             report: is told how many texts are done, of how many.
         """
         pairs = self.test_pairs()
         sources = [source for source, _ in pairs]
-        written = self.translate(sources, config, device=device, report=report)
+        written = self.translate(sources, config, which=which, device=device, report=report)
         both = scored(self.system, written, pairs), copied(pairs)
         value = {
             "search": dataclasses.asdict(config or SearchConfig()),

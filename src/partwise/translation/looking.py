@@ -10,6 +10,7 @@ from partwise.model.alignment import alignment
 from partwise.model.seq2seq import Seq2Seq
 from partwise.sampling.search_config import SearchConfig
 from partwise.text.tokenizers import Tokenizer
+from partwise.training.checkpoint import Which
 from partwise.translation.building import marks
 from partwise.translation.folder import Translation
 from partwise.translation.picture import alignment_svg
@@ -39,9 +40,10 @@ def alignment_picture(
     layer: int | None = None,
     head: int | None = None,
     config: SearchConfig | None = None,
+    which: Which = "best",
 ) -> tuple[str, str]:
     """A translation of `text`, and an SVG of what the decoder looked at; arguments as `look`."""
-    seen = look(run, text, layer=layer, head=head, config=config)
+    seen = look(run, text, layer=layer, head=head, config=config, which=which)
     return seen.written, alignment_svg(
         seen.weights, seen.source, seen.target, f"{text} → {seen.written}"
     )
@@ -54,6 +56,7 @@ def look(
     layer: int | None = None,
     head: int | None = None,
     config: SearchConfig | None = None,
+    which: Which = "best",
 ) -> Looked:
     """Translate `text` and see what the decoder looked at for each token that it wrote.
 
@@ -62,13 +65,14 @@ def look(
         text: in the language of the sources.
         layer, head: whose weights; none: the mean of all.
         config: how the best translation is looked for; None: beam search.
+        which: its best weights by validation loss, or the last ones.
 
     Raises:
         RunError: the model is a decoder alone, which has no cross-attention, or has no such layer
             or head.
         TextError, SamplingError: see `Translation.translate`.
     """
-    model, tokenizer = run.model(), run.tokenizer()
+    model, tokenizer = run.model(which), run.tokenizer()
     if not isinstance(model, Seq2Seq):
         raise RunError(
             "{run} is a decoder alone and has no cross-attention to look at; train an "
@@ -88,7 +92,7 @@ def look(
                 run=run.path,
                 last=count - 1,
             )
-    (written,) = run.translate([text], config)
+    (written,) = run.translate([text], config, which=which)
     known = marks(model.config)
     read = [*map(int, tokenizer.encode(text)), known.end]
     # The first token is written after START, END after the last one.

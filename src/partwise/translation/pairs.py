@@ -1,9 +1,12 @@
 """The pairs of a translator: what is written down of them, and how they are opened again."""
 
+import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from partwise.errors import PartwiseError, RunError
 from partwise.text.pair_prepare import PreparedPairs, prepare_pairs
+from partwise.text.pairs import Pair
 from partwise.text.tokenizers import Tokenizer
 from partwise.translation.record import PairsRecord, TranslationRecord
 from partwise.translation.shape import Shape, longest, parameters
@@ -22,7 +25,13 @@ def pairs_record(asked: str, prepared: PreparedPairs, model: Shape) -> PairsReco
         validation_pairs=prepared.validation.count,
         test_pairs=len(prepared.test),
         parameters=parameters(model),
+        test_mark=hashlib.sha256(held_out_file(prepared.test)).hexdigest(),
     )
+
+
+def held_out_file(pairs: Sequence[Pair]) -> bytes:
+    """Held-out pairs as the run folder keeps them: one a line, a tab between the two texts."""
+    return "".join(f"{source}\t{target}\n" for source, target in pairs).encode("utf-8")
 
 
 def prepare_again(

@@ -36,6 +36,8 @@ class PairsRecord:
         validation_pairs: pairs to choose the best weights by.
         test_pairs: pairs to score by; they stand in the run folder.
         parameters: numbers in the model.
+        test_mark: SHA-256 of the file that holds those to score by; empty in runs that were made
+            before it was written down.
     """
 
     asked: str
@@ -48,6 +50,7 @@ class PairsRecord:
     validation_pairs: int
     test_pairs: int
     parameters: int
+    test_mark: str = ""
 
 
 @dataclass(frozen=True)
