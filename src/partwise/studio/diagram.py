@@ -253,6 +253,18 @@ def feedforward_formula(config: ModelConfig, result: str, x: str) -> tuple[str, 
     return (f"z = {inner}", f"{result} = z W_2" + (" + b_2" if biased else ""))
 
 
+def embedding_formula(config: ModelConfig) -> str:
+    """How the stream of the first block comes about."""
+    line = r"x = E_{\text{id}}"
+    if config.scale_embeddings:
+        line += r" \sqrt{d}"
+    if config.position in ("learned", "sinusoidal"):
+        line += " + P_t"
+    if config.ngram > 1:
+        line += r" + \sum_n G^{(n)}_{\text{id}_{t-n+1} \cdots \text{id}_t}"
+    return line
+
+
 def pipeline(config: ModelConfig) -> list[dict[str, Any]]:
     """The way through the whole model: name of the tensor, kind and shape of each station.
 

@@ -123,6 +123,7 @@ class Explorer:
             "sizes": diagram.sizes(config, len(traced.ids)),
             "stages": [stage.as_dict() for stage in diagram.block_stages(config)],
             "pipeline": diagram.pipeline(config),
+            "embedding": diagram.embedding_formula(config),
             "position": config.position,
             "causal": config.causal,
             "masked": model.config.causal,

@@ -48,6 +48,8 @@ export interface Trace {
   sizes: Record<string, number>;
   stages: Stage[];
   pipeline: Station[];
+  /** How the first block's input comes about, in LaTeX. */
+  embedding: string;
   position: "learned" | "sinusoidal" | "rotary" | "alibi" | "none";
   causal: boolean;
   /** Whether the model was trained with the mask. */
