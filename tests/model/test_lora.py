@@ -144,6 +144,15 @@ def test_a_matrix_that_the_model_lacks_is_named() -> None:
         add_lora(GPT(MODEL), LoraConfig(rank=2, targets=("qkv", "gate")))
 
 
+def test_a_rank_that_no_matrix_can_have_is_refused_and_changes_nothing() -> None:
+    model = GPT(MODEL)
+    with pytest.raises(ConfigError, match=r"rank=17 .*16 inputs and 48 outputs \(qkv\).*give 16"):
+        add_lora(model, LoraConfig(rank=17))
+    assert all(p.requires_grad for p in model.parameters())
+    assert not any(isinstance(part, LoraLinear) for part in model.modules())
+    add_lora(model, LoraConfig(rank=16))
+
+
 def test_dropout_drops_in_training_alone() -> None:
     lora = LoraLinear(nn.Linear(50, 3), 2, 4.0, dropout=0.5)
     nn.init.normal_(lora.lora_b)

@@ -71,8 +71,8 @@ def add_lora(model: GPT, config: LoraConfig) -> None:
         config: with a rank.
 
     Raises:
-        ConfigError: there is no rank, no such matrix in the model, or a part that changes as it
-            trains although it is frozen.
+        ConfigError: there is no rank or one beyond a matrix's own, no such matrix in the model, or
+            a part that changes as it trains although it is frozen.
     """
     if config.rank is None:
         raise ConfigError("rank=none trains no addition; give a rank, e.g. 8")
@@ -89,6 +89,19 @@ def add_lora(model: GPT, config: LoraConfig) -> None:
                 name=name,
                 known=", ".join(known for known in TARGETS if there[known]),
             )
+    for name in config.targets or TARGETS:
+        for _, base in there[name]:
+            most = min(base.in_features, base.out_features)
+            if config.rank > most:
+                raise ConfigError(
+                    "rank={rank} is more than a matrix of {inputs} inputs and {outputs} outputs "
+                    "({name}) can have; give {most} or less",
+                    rank=config.rank,
+                    inputs=base.in_features,
+                    outputs=base.out_features,
+                    name=name,
+                    most=most,
+                )
     model.requires_grad_(False)
     for name in config.targets or TARGETS:
         for part, base in there[name]:
