@@ -1,4 +1,5 @@
 /** How far a lesson is, counted from what was kept. */
+import { exported } from "../lib/exported";
 import { answered, passed } from "../lib/progress";
 import type { Lesson, LessonRow } from "../lib/types";
 
@@ -11,6 +12,8 @@ export interface Part {
 /** The questions and exercises of a lesson, in order. */
 export function partsOf(lesson: Lesson): Part[] {
   return lesson.cells.flatMap((cell): Part[] => {
+    // A static page has no Python to check code with.
+    if (exported && (cell.kind === "code" || (cell.kind === "quiz" && cell.quiz === "code"))) return [];
     if (cell.kind === "quiz") {
       return [{ cell: cell.id, kind: "quiz", done: answered(lesson.number, cell.id)?.right ?? false }];
     }
