@@ -16,6 +16,9 @@ class StudioFlags:
 
     port: int | None = option(None, "port to listen on; none: 8017, or the next that is free")
     no_browser: bool = option(False, "print the address and open nothing")
+    export: str | None = option(
+        None, "write the lessons as static pages into this folder, and serve nothing"
+    )
     runs_dir: str = option("runs", "folder that holds the runs")
     ladders_dir: str = option("ladders", "folder that holds the ladders")
 
@@ -37,6 +40,12 @@ def run(said: Said) -> int:
     from partwise.studio.state import State
 
     state = State(root=Path(asked.runs_dir), ladders=Path(asked.ladders_dir))
+    if asked.export is not None:
+        from partwise.studio.export import export
+
+        for page in export(Path(asked.export), state, remark):
+            say(page)
+        return 0
 
     def announce(address: str) -> None:
         say(address)

@@ -21,7 +21,7 @@ def routes(state: State) -> list[BaseRoute]:
                 "version": __version__,
                 "language": state.language,
                 "lessons": lessons,
-                "features": {"runs": str(state.root.absolute())},
+                "features": {},
             }
         )
 

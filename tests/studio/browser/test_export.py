@@ -1,0 +1,84 @@
+"""Lessons as static pages: any web server shows them, and what was recorded works."""
+
+import http.server
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from partwise.course import catalogue
+from partwise.errors import UsageError
+from partwise.studio.export import MARK, export
+from partwise.studio.state import State
+from studio.browser.conftest import Journey
+
+# What a page says where something was not recorded.
+NEEDS = "需要运行中的 `partwise studio`"
+
+
+@contextmanager
+def shown(folder: Path) -> Iterator[str]:
+    """A plain web server over a folder: its address."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given, directory=str(folder))
+
+        def log_message(self, *given: Any) -> None:
+            """Nothing."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_exported_lessons_work_without_a_server_of_ours(
+    tiny: Path, browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = tuple(one for one in catalogue.lessons() if one.number in ("05", "06.1", "06.2"))
+    monkeypatch.setattr(catalogue, "lessons", lambda: chosen)
+    runs = tmp_path / "runs" / "private"
+    runs.mkdir(parents=True)
+    state = State(root=tmp_path / "runs", data=tmp_path / "home", language="zh")
+    state.port = 1
+    folder = tmp_path / "site"
+    pages = export(folder, state)
+    assert [page.name for page in pages] == ["05.html", "06.1.html", "06.2.html", "index.html"]
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        assert MARK in text and "__CSP_NONCE__" not in text
+        for secret in ("private", str(tmp_path), state.token, str(Path.home())):
+            assert secret not in text, secret
+    with shown(folder) as address:
+        context = browser.new_context(locale="zh-CN", reduced_motion="reduce")
+        journey = Journey(context.new_page(), None)  # type: ignore[arg-type]
+        page = journey.page
+        for number in ("05", "06.1", "06.2"):
+            page.goto(f"{address}/{number}.html")
+            page.wait_for_selector("main h1")
+            assert catalogue.lesson(number).title.zh in page.inner_text("h1")
+            page.wait_for_timeout(1000)
+            assert NEEDS not in page.inner_text("main"), number
+            assert page.locator(".cm-content[contenteditable=true]").count() == 0
+            first = catalogue.lesson(number).code_cells[0].id
+            assert page.locator(f"section[id='cell-{first}']").inner_text().strip()
+            journey.accessible()
+        page.goto(f"{address}/index.html")
+        page.locator("main a", has_text=chosen[0].title.zh).first.click()
+        page.wait_for_url("**/05.html")
+        journey.end()
+    # Once more over it; but never over something else.
+    export(folder, state)
+    other = tmp_path / "home"
+    (other / "note.txt").write_text("mine", encoding="utf-8")
+    with pytest.raises(UsageError, match="not empty"):
+        export(other, state)
+    assert (other / "note.txt").read_text(encoding="utf-8") == "mine"
