@@ -204,7 +204,7 @@ def norm_formula(config: ModelConfig, result: str, x: str) -> tuple[str, ...]:
         return (main, r"\mu_j,\ \sigma_j^2:\ \text{running mean and variance of feature } j")
     mean = rf"\mu = \tfrac{{1}}{{d}} \sum_j {x}_j"
     variance = rf"\sigma^2 = \tfrac{{1}}{{d}} \sum_j ({x}_j - \mu)^2"
-    return (main, rf"{mean} \qquad {variance}")
+    return (main, mean, variance)
 
 
 def attention_formula(config: ModelConfig, result: str, x: str) -> tuple[str, ...]:
@@ -219,16 +219,22 @@ def attention_formula(config: ModelConfig, result: str, x: str) -> tuple[str, ..
         f"{letter} &= {x} W_{letter}{bias(letter, config.qkv_bias)}" for letter in "QKV"
     )
     query, key = "Q_i", f"K_{{{kv}}}"
-    if config.qk_norm:
-        query, key = rf"\mathrm{{norm}}({query})", rf"\mathrm{{norm}}({key})"
-    if config.position == "rotary":
-        query, key = f"R({query})", f"R({key})"
+    turned = []
+    for one in (query, key):
+        line = rf"\mathrm{{norm}}({one})" if config.qk_norm else one
+        turned.append(f"R_t({line})" if config.position == "rotary" else line)
+    changed = turned != [query, key]
+    if changed:
+        query, key = rf"\tilde {query}", rf"\tilde {key}"
     inside = rf"\frac{{{query}\, {key}^\top}}{{\sqrt{{d_k}}}}"
     if config.position == "alibi":
         inside += r" - m_i\,|t - s|"
     lines = [rf"\begin{{aligned}} {projections} \end{{aligned}}"]
     if config.causal:
         inside += " + M"
+    if changed:
+        pairs = zip((query, key), turned, strict=True)
+        lines.append(r" \quad ".join(f"{name} = {line}" for name, line in pairs))
     lines.append(rf"A_i = \mathrm{{softmax}}\!\left({inside}\right)")
     joined = rf"[\,A_1 V_{{{kv.replace('i', '1')}}}\ \cdots\ A_H V_{{{kv.replace('i', 'H')}}}\,]"
     projection = " W_O" + bias("O", config.projection_bias) if config.output_projection else ""

@@ -100,7 +100,7 @@ export function told(stage: Stage, trace: Trace, layer: number): Told {
       return {
         name: ATTENTION[stage.variant] ?? ATTENTION["multi_head"]!,
         what: {
-          zh: "每个词元发出查询 q，与能看到的词元的键 k 作比，按 softmax 权重把它们的值 v 加权混合。各头各看各的，拼起来再由 输出矩阵 Wₒ 写回残差流。",
+          zh: "每个词元发出查询 q，与能看到的词元的键 k 作比，按 softmax 权重把它们的值 v 加权混合。各头各看各的，拼起来再由输出矩阵 Wₒ 写回残差流。",
           en: "Each token asks a query q, compares it with the keys k of the tokens it may see, and mixes their values v by softmax weights. Every head does so on its own; joined, the output matrix Wₒ writes them back for the stream.",
         },
         why: {
