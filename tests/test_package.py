@@ -32,12 +32,14 @@ def test_the_wheel_holds_the_source_and_its_data(built: Path) -> None:
     (wheel,) = built.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     source = ROOT / "src"
+    client = source / "partwise" / "studio" / "client"
     wanted = {
         path.relative_to(source).as_posix()
         for path in source.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file() and "__pycache__" not in path.parts and client not in path.parents
     }
     assert wanted <= names
+    assert not [name for name in names if name.startswith("partwise/studio/client")]
     assert "partwise/py.typed" in names
     assert not [name for name in names if name.startswith(("tests", "docs"))]
     assert [name for name in names if name.endswith("licenses/LICENSE")]
@@ -48,6 +50,9 @@ def test_the_sdist_holds_what_make_needs(built: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
     assert {"Makefile", "constraints.txt", "LICENSE", "README.md", "tests/conftest.py"} <= names
+    client = "src/partwise/studio/client"
+    assert {"hatch_build.py", f"{client}/package-lock.json", f"{client}/.npmrc"} <= names
+    assert not [name for name in names if "node_modules" in name]
 
 
 def test_the_wheel_runs_where_it_is_installed(built: Path, tmp_path: Path) -> None:
