@@ -58,6 +58,28 @@ const markedLine = StateField.define<DecorationSet>({
   provide: (field) => EditorView.decorations.from(field),
 });
 
+/**
+ * Typing over a selection is done here: left to itself, Chromium keeps the look of what was selected
+ * by a style attribute, which the content policy refuses with a line in the console.
+ */
+const typedOver = EditorView.domEventHandlers({
+  beforeinput(event, view) {
+    const text = event.data;
+    if (event.inputType !== "insertText" || text === null || view.composing) return false;
+    const { from, to, empty } = view.state.selection.main;
+    if (empty || view.state.readOnly) return false;
+    const insert = () =>
+      view.state.update(view.state.replaceSelection(text), {
+        userEvent: "input.type",
+        scrollIntoView: true,
+      });
+    const handlers = view.state.facet(EditorView.inputHandler);
+    if (!handlers.some((handler) => handler(view, from, to, text, insert))) view.dispatch(insert());
+    event.preventDefault();
+    return true;
+  },
+});
+
 const KINDS: Record<string, string> = {
   function: "function",
   class: "class",
@@ -134,6 +156,7 @@ export function createEditor(parent: HTMLElement, wishes: Wishes): Editor {
         autocompletion({ override: [source(wishes.complete)], icons: false, activateOnTyping: true }),
         keymap.of([...closeBracketsKeymap, ...completionKeymap, ...historyKeymap, ...defaultKeymap]),
         markedLine,
+        typedOver,
         labels.of(labelled(wishes.label)),
         EditorState.readOnly.of(wishes.readOnly),
         EditorView.editable.of(!wishes.readOnly),
