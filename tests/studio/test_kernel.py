@@ -276,6 +276,16 @@ def test_elsewhere_the_server_watches_the_memory(
         assert "GB of memory" in dead["reason"]
 
 
+def test_a_python_that_cannot_start_says_why(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "lessons").write_text("in the way", encoding="utf-8")
+    with running(tmp_path) as live, live.tab() as tab:
+        done, outputs = tab.run("a", "1")
+        assert (done["status"], outputs) == ("error", [])
+        dead = [m for m in tab.heard if m.get("state") == "dead"]
+        assert "cannot be started" in dead[-1]["reason"]
+
+
 def test_a_model_that_cannot_be_had_is_an_error_of_the_cell(tmp_path: Path) -> None:
     run = tmp_path / "runs" / "broken"
     run.mkdir(parents=True)

@@ -236,8 +236,9 @@ def test_what_is_ours_to_mend_is_an_answer_too(
         raise RuntimeError("broken")
 
     monkeypatch.setattr("partwise.course.catalogue.lessons", broken)
-    status, _, body = studio.request("GET", "/api/state")
+    status, headers, body = studio.request("GET", "/api/state")
     assert status == 500 and json.loads(body)["error"]["kind"] == "fault"
+    assert "default-src 'self'" in headers["content-security-policy"]
 
 
 def test_the_page_that_is_not_built_says_so(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
-from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Mount, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -19,7 +18,7 @@ from partwise.studio import about, jobs, lessons, models, pages, progress, socke
 from partwise.studio.answers import fault, gone, mistake
 from partwise.studio.kernels import Kernels
 from partwise.studio.playground import Playground
-from partwise.studio.security import Guard
+from partwise.studio.security import Guard, TooLargeError, too_large
 from partwise.studio.state import State
 
 # An area is a module with `routes(state)`.
@@ -46,7 +45,7 @@ LATER = (
 AFTER = 0.5
 
 
-def build(state: State) -> Starlette:
+def build(state: State) -> ASGIApp:
     """The whole app of one studio."""
     kernels, playground, later = Kernels(state), Playground(state), Later(state)
     state.jobs = jobs.Jobs(state)
@@ -71,17 +70,23 @@ def build(state: State) -> Starlette:
             await kernels.close()
 
     answers = {**socket.channels(state), **kernels.answers(), **playground.answers()}
-    return Starlette(
+    app = Starlette(
         routes=[
             *socket.routes(state, answers, (kernels.gone, playground.gone)),
             *(route for area in AREAS for route in area(state)),
             Mount("/api", later),
             *pages.routes(state),
         ],
-        middleware=[Middleware(Spoken, state=state), Middleware(Guard, state=state)],
-        exception_handlers={PartwiseError: mistake, ClientDisconnect: gone, Exception: fault},
+        exception_handlers={
+            PartwiseError: mistake,
+            TooLargeError: too_large,
+            ClientDisconnect: gone,
+            Exception: fault,
+        },
         lifespan=life,
     )
+    # Outside of everything, so that an answer to a fault of ours is guarded as well.
+    return Spoken(Guard(app, state), state)
 
 
 class Later:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from partwise.course import catalogue
 from partwise.course.cells import Lesson, Widget
@@ -155,7 +155,7 @@ class Recorder:
         state: whose secret it knows.
     """
 
-    def __init__(self, app: Starlette, state: State) -> None:
+    def __init__(self, app: ASGIApp, state: State) -> None:
         self._app = app
         self._state = state
         self.answers: dict[str, Any] = {}

@@ -69,6 +69,8 @@ class Job:
         error: why it failed, in one line.
         minutes: how long it was told to train.
         stopping: whether it was asked to stop.
+        ended: when it had ended.
+        last: how far it had come then.
     """
 
     id: str
@@ -83,6 +85,7 @@ class Job:
     minutes: float | None = None
     stopping: bool = False
     ended: float | None = None
+    last: dict[str, Any] | None = None
 
 
 def routes(state: State) -> list[BaseRoute]:
@@ -141,7 +144,7 @@ class Jobs:
             UsageError: too many are running.
         """
         self.look()
-        running = [job for job in self._jobs.values() if job.state == "running"]
+        running = [job for job in list(self._jobs.values()) if job.state == "running"]
         for job in running:
             if Path(job.folder) == wanted.folder.absolute():
                 return self.of(job)
@@ -208,13 +211,13 @@ class Jobs:
     def told(self) -> list[dict[str, Any]]:
         """Every job, the newest first."""
         self.look()
-        newest = sorted(self._jobs.values(), key=lambda job: job.started, reverse=True)
+        newest = sorted([*self._jobs.values()], key=lambda job: job.started, reverse=True)
         return [self.of(job) for job in newest]
 
     def running(self) -> list[str]:
         """Names of what goes on."""
         self.look()
-        return [job.name for job in self._jobs.values() if job.state == "running"]
+        return [job.name for job in list(self._jobs.values()) if job.state == "running"]
 
     def of(self, job: Job) -> dict[str, Any]:
         """A job as a page shows it, with how far it is."""
@@ -228,11 +231,13 @@ class Jobs:
             "started": job.started,
             "error": job.error,
         }
-        return told | (_far(job) if job.kind != "ladder" else {})
+        if job.kind == "ladder":
+            return told
+        return told | (_far(job) if job.last is None else job.last)
 
     def look(self) -> None:
         """Notice which have ended, and how."""
-        for job in self._jobs.values():
+        for job in list(self._jobs.values()):
             if job.state == "running" and not self._alive(job):
                 self._settle(job)
 
@@ -245,7 +250,7 @@ class Jobs:
 
     async def _look_around(self) -> None:
         hub, tails = self._state.hub, self._tails
-        if any(job.state == "running" for job in self._jobs.values()):
+        if any(job.state == "running" for job in list(self._jobs.values())):
             await run_in_threadpool(self.look)
         for job in list(self._jobs.values()):
             if job.state != "running" and job.id in self._told:
@@ -318,6 +323,7 @@ class Jobs:
                 "it ended with status {status}", status=status
             )
         job.ended = round(time.time(), 1)
+        job.last = _far(job) if job.kind != "ladder" else None
         self._write(job)
 
     def _log(self, job: Job) -> Path:
@@ -328,7 +334,7 @@ class Jobs:
 
     def _forget(self) -> None:
         """Old jobs that have ended."""
-        ended = [job for job in self._jobs.values() if job.state != "running"]
+        ended = [job for job in list(self._jobs.values()) if job.state != "running"]
         for job in sorted(ended, key=lambda job: job.started)[: -REMEMBERED or None]:
             del self._jobs[job.id]
             shutil.rmtree(self._home / job.id, ignore_errors=True)

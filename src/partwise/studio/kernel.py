@@ -427,57 +427,65 @@ class Kernel:
             if self._client is not None:
                 return
             self._set("starting")
-            from jupyter_client.asynchronous.client import AsyncKernelClient
-            from jupyter_client.connect import write_connection_file
-            from jupyter_client.launcher import launch_kernel
-
-            place = self._place = Path(tempfile.mkdtemp(prefix="partwise-"))
-            self._folder.mkdir(parents=True, exist_ok=True)
-            # A file of this user alone stands between others of this machine and the process.
-            sockets: dict[str, Any] = {}
-            if sys.platform != "win32":
-                sockets = {"transport": "ipc", "ip": str(place / "k")}
-            file, _ = write_connection_file(str(place / "kernel.json"), **sockets)
-            memory = self._memory or suitable(machine_memory())
-            here = str(Path(partwise.__file__).parent.parent)
-            process = self._process = launch_kernel(
-                [sys.executable, "-P", "-c", _PROGRAM, here, "-f", file, "--memory", str(memory)],
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.DEVNULL,
-                cwd=str(self._folder),
-                env={
-                    **os.environ,
-                    "IPYTHONDIR": str(place / "ipython"),
-                    "MPLBACKEND": "module://matplotlib_inline.backend_inline",
-                    "PARTWISE_LANG": self._language,
-                    "PYTHONUTF8": "1",
-                },
-            )
-            client = AsyncKernelClient()
-            client.load_connection_file(file)
-            client.start_channels(hb=False, stdin=False)
-            self._client, self._model, self._subshell = client, None, None
-            self._loops = [asyncio.create_task(self._watch(process, memory))]
             try:
-                await self._greet(client, process)
-            except (RuntimeError, TimeoutError) as error:
-                if process.poll() is None:
-                    await self._end(Notice("Python did not start in time"))
+                await self._launch()
+            except OSError as error:
+                await self._end(Notice("Python cannot be started: {reason}", reason=error))
                 raise Died from error
-            if self._client is not client:
-                raise Died
-            self._loops.append(asyncio.create_task(self._hear_answers(client)))
-            self._loops.append(asyncio.create_task(self._hear_output(client)))
-            reply = await self._execute(self._opening)
-            if reply["status"] == "error":
-                words = Notice(
-                    "the lesson's tools cannot be loaded: {name}: {reason}",
-                    name=reply.get("ename"),
-                    reason=reply.get("evalue"),
-                )
-                await self._end(words)
-                raise Died
-            self._set("idle")
+
+    async def _launch(self) -> None:
+        """Start the process, its loops, and the lesson's tools."""
+        from jupyter_client.asynchronous.client import AsyncKernelClient
+        from jupyter_client.connect import write_connection_file
+        from jupyter_client.launcher import launch_kernel
+
+        place = self._place = Path(tempfile.mkdtemp(prefix="partwise-"))
+        self._folder.mkdir(parents=True, exist_ok=True)
+        # A file of this user alone stands between others of this machine and the process.
+        sockets: dict[str, Any] = {}
+        if sys.platform != "win32":
+            sockets = {"transport": "ipc", "ip": str(place / "k")}
+        file, _ = write_connection_file(str(place / "kernel.json"), **sockets)
+        memory = self._memory or suitable(machine_memory())
+        here = str(Path(partwise.__file__).parent.parent)
+        process = self._process = launch_kernel(
+            [sys.executable, "-P", "-c", _PROGRAM, here, "-f", file, "--memory", str(memory)],
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+            cwd=str(self._folder),
+            env={
+                **os.environ,
+                "IPYTHONDIR": str(place / "ipython"),
+                "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+                "PARTWISE_LANG": self._language,
+                "PYTHONUTF8": "1",
+            },
+        )
+        client = AsyncKernelClient()
+        client.load_connection_file(file)
+        client.start_channels(hb=False, stdin=False)
+        self._client, self._model, self._subshell = client, None, None
+        self._loops = [asyncio.create_task(self._watch(process, memory))]
+        try:
+            await self._greet(client, process)
+        except (RuntimeError, TimeoutError) as error:
+            if process.poll() is None:
+                await self._end(Notice("Python did not start in time"))
+            raise Died from error
+        if self._client is not client:
+            raise Died
+        self._loops.append(asyncio.create_task(self._hear_answers(client)))
+        self._loops.append(asyncio.create_task(self._hear_output(client)))
+        reply = await self._execute(self._opening)
+        if reply["status"] == "error":
+            words = Notice(
+                "the lesson's tools cannot be loaded: {name}: {reason}",
+                name=reply.get("ename"),
+                reason=reply.get("evalue"),
+            )
+            await self._end(words)
+            raise Died
+        self._set("idle")
 
     async def _greet(self, client: Any, process: Any) -> None:
         """Wait for the first answer, and open the second way in that completion goes."""
@@ -502,7 +510,7 @@ class Kernel:
             if loop is not current:
                 loop.cancel()
         self._loops = []
-        if reason is not None and process is not None:
+        if reason is not None:
             self._set("dead", self._say(reason))
         if process is not None:
             _kill(process)

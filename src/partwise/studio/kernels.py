@@ -1,6 +1,7 @@
 """The Python of every lesson that is open: one process a lesson, whatever tabs show it."""
 
 import asyncio
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -40,6 +41,7 @@ class Kernels:
         self._models = Models(state)
         self._kernels: dict[str, Kernel] = {}
         self._leaving: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def answers(self) -> dict[str, Answer]:
         """What is done with a tab's messages."""
@@ -100,12 +102,12 @@ class Kernels:
         """Stop a lesson's cells."""
         kernel = self._kernels.get(field(sent, "lesson", str))
         if kernel is not None:
-            self._later(tab, "interrupt", kernel.interrupt())
+            self._later(kernel.interrupt())
 
     async def restart(self, tab: Tab, sent: dict[str, Any]) -> None:
         """End a lesson's Python and start it anew."""
         kernel = await self._of(tab, sent)
-        self._later(tab, "restart", kernel.restart(tab.language))
+        self._later(kernel.restart(tab.language))
 
     async def complete(self, tab: Tab, sent: dict[str, Any]) -> None:
         """What could stand at the cursor; answered whatever else goes on."""
@@ -117,7 +119,7 @@ class Kernels:
             found = await kernel.complete(code, cursor)
             tab.send({"type": "kernel.completion", "ask": ask, **found})
 
-        self._later(tab, "complete", answer())
+        self._later(answer())
 
     async def close(self) -> None:
         """The server ends, and with it every process."""
@@ -127,12 +129,11 @@ class Kernels:
         await asyncio.gather(*(kernel.close(reason) for kernel in self._kernels.values()))
         self._kernels.clear()
 
-    def _later(self, tab: Tab, what: str, work: Any) -> None:
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something without letting the tab's next message wait for it."""
-        task: asyncio.Task[None] = asyncio.create_task(work)
-        key = f"{what}-{id(task)}"
-        tab.tasks[key] = task
-        task.add_done_callback(lambda done: tab.tasks.pop(key, None))
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _of(self, tab: Tab, sent: dict[str, Any]) -> Kernel:
         """The Python of the lesson that a message names; the tab is told of it from now on."""

@@ -58,6 +58,7 @@ class Playground:
                 await asyncio.to_thread(self._sample, tab, model, prompt, config, stop, tell)
             finally:
                 self._stops.pop((tab, ask), None)
+                tab.tasks.pop(f"sample-{ask}", None)
 
         tab.tasks[f"sample-{ask}"] = asyncio.create_task(work())
 

@@ -14,7 +14,14 @@ from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
+from starlette.requests import Request
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+)
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from partwise.messages import message
@@ -97,11 +104,7 @@ class Guard:
         if scope["type"] == "http" and scope["path"] == "/" and _token_of(scope) is not None:
             await self._let_in(scope, receive, guarded)
             return
-        try:
-            await self._app(scope, receive, guarded)
-        except _TooLargeError:
-            words = message("the request is larger than {limit} bytes", limit=_limit(scope["path"]))
-            await _answer(413, words)(scope, receive, guarded)
+        await self._app(scope, receive, guarded)
 
     def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
         """Status and reason, if the request is not the learner's."""
@@ -166,8 +169,14 @@ class Guard:
         await answer(scope, receive, send)
 
 
-class _TooLargeError(Exception):
+class TooLargeError(Exception):
     """The body is longer than it may be."""
+
+
+def too_large(request: Request, error: Exception) -> Response:
+    """That, as an answer."""
+    limit = _limit(request.url.path)
+    return _answer(413, message("the request is larger than {limit} bytes", limit=limit))
 
 
 def _bounded(receive: Receive, limit: int) -> Receive:
@@ -180,7 +189,7 @@ def _bounded(receive: Receive, limit: int) -> Receive:
         if got["type"] == "http.request":
             left -= len(got.get("body", b""))
             if left < 0:
-                raise _TooLargeError
+                raise TooLargeError
         return got
 
     return bounded
