@@ -80,13 +80,13 @@ def _fast() -> Recipe:
         position="rotary",
         rope_base=1000.0,
         tie_embeddings=False,
-        ngram=3,
+        ngram=4,
         ngram_rows=16384,
         embedding_shortcut=True,
         initialisation="zero_projection",
     )
     train = TrainConfig(
-        steps=3000,
+        steps=2800,
         batch_size=8,
         order="epochs",
         optimizer="muon",
@@ -95,16 +95,38 @@ def _fast() -> Recipe:
         muon_polynomial="polar_express",
         muon_steps=3,
         lr=3e-3,
-        embedding_lr=1e-2,
+        embedding_lr=2e-2,
         beta1=0.8,
         beta2=0.95,
-        weight_decay=0.0,
+        weight_decay=0.1,
+        muon_weight_decay=0.1,
         grad_clip=None,
         schedule="linear",
         warmup_steps=20,
         min_lr_ratio=0.0,
-        eval_every=1000,
+        eval_every=1400,
     )
+    return Recipe(model, train)
+
+
+def _long() -> Recipe:
+    """The lowest loss on about a megabyte of text that two CPU cores reach in 15 minutes.
+
+    As `fast`, with more model and more context. A text that is read a dozen times is learned by
+    heart, so that parts of the activations are dropped.
+    """
+    fast = _fast()
+    model = replace(
+        fast.model,
+        context_length=256,
+        n_layers=5,
+        d_model=160,
+        dropout=0.15,
+        attention_dropout=0.0,
+        embedding_dropout=0.1,
+        ngram=3,
+    )
+    train = replace(fast.train, steps=6500, eval_every=1300)
     return Recipe(model, train)
 
 
@@ -165,4 +187,4 @@ def _nanogpt_cpu() -> Recipe:
     return Recipe(model, replace(full.train, steps=2000, batch_size=12))
 
 
-RECIPES = {"small": _small(), "fast": _fast(), "nanogpt": _nanogpt(), "nanogpt-cpu": _nanogpt_cpu()}
+RECIPES = {"small": _small(), "fast": _fast(), "long": _long(), "nanogpt": _nanogpt(), "nanogpt-cpu": _nanogpt_cpu()}
