@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from partwise.interop.card import Card, written
-from partwise.interop.origin import is_legal, licence_of, special_ids
+from partwise.interop.origin import is_legal, licence_details, licence_of, special_ids
 from partwise.messages import Notice, use_language
 
 CARD = Card(
@@ -78,8 +78,21 @@ def test_the_licence_of_an_imported_model_is_read_from_its_card() -> None:
     assert licence_of(card("\ufeff---\r\nlicense: mit\r\n---\r\n")) == "mit"
     assert licence_of(card("# no head\nlicense: mit\n")) is None
     assert licence_of(card("---\nlicense:\n---\n")) is None
+    assert licence_of(card("---\nlicense:\n- mit\n- apache-2.0\n---\n")) == "mit"
+    assert licence_of(card("---\nlicense: [gpl-3.0, mit]  # both\n---\n")) == "gpl-3.0"
+    assert licence_of(card("---\nx:\n  license: gpl\n---\n")) is None
+    assert licence_of(card("---\nlicense: mit\n")) is None
     assert licence_of(card("")) is None
     assert licence_of({}) is None
+
+
+def test_a_licence_of_its_own_keeps_its_name_and_place() -> None:
+    theirs = b"---\nlicense: other\nlicense_name: one, two\nlicense_link: https://x.org/L\n---\n"
+    details = licence_details({"README.md": theirs})
+    assert details == {"license_name": "one, two", "license_link": "https://x.org/L"}
+    found = head(replace(CARD, licence="other", details=details))
+    assert found["license"] == "other" and found["license_name"] == "one, two"
+    assert licence_details({"README.md": b"---\nlicense: mit\n---\n"}) == {}
 
 
 def test_what_is_legal_is_known_by_its_name() -> None:

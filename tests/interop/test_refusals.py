@@ -110,6 +110,7 @@ CONFIGS: list[tuple[str, dict[str, Any], list[str]]] = [
     ("mistral", {"layer_types": ["full_attention", "sliding_attention"]}, ["layer_types="]),
     ("llama-1", {"is_causal": False}, ["is_causal=false"]),
     ("gpt2", {"is_causal": False}, ["is_causal=false"]),
+    ("mistral", {"is_causal": None}, ["is_causal=null"]),
     ("llama-1", {"per_layer_config": {"1": {"head_dim": 4}}}, ["per_layer_config="]),
     # Far more than is there: to be told apart before anything of that size is made.
     ("gpt2", {"n_layer": 10**6}, ["parameters and the weights are 28,192"]),
@@ -120,6 +121,7 @@ CONFIGS: list[tuple[str, dict[str, Any], list[str]]] = [
     ("apertus", {"hidden_act": "xielu"}, ['hidden_act="xielu"']),
     ("apertus", {"hidden_act": ...}, ['hidden_act="xielu"']),
     ("apertus", {"rope_parameters": ...}, ["rope_parameters"]),
+    ("apertus", {"rope_parameters": {}}, ["rope_parameters={}"]),
 ]
 
 

@@ -1,11 +1,14 @@
 """BPE: every string comes back, streamed encoding is the whole's, special tokens are asked for."""
 
 import json
+from typing import Literal
 
 import numpy as np
 import pytest
+import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import models, pre_tokenizers
 
 from partwise.errors import TextError
 from partwise.text import bpe
@@ -144,6 +147,73 @@ def test_half_a_surrogate_pair_is_refused() -> None:
 def test_other_json_is_refused_with_the_reason(source: str) -> None:
     with pytest.raises(TextError, match=r"tokenizer\.json (cannot be used: .+;|has no tokens)"):
         BPETokenizer(source)
+
+
+def of(model: models.Model, *, words: bool = False) -> BPETokenizer:
+    rust = tokenizers.Tokenizer(model)
+    if words:
+        rust.pre_tokenizer = pre_tokenizers.Whitespace()
+    return BPETokenizer(rust.to_str())
+
+
+LETTERS = {letter: id for id, letter in enumerate("abcde \n")}
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_characters_that_would_vanish_are_named(blocks: bool) -> None:
+    """A BPE of characters without a token for the unknown leaves them out, and says nothing."""
+    tokenizer = of(models.BPE(LETTERS, []))
+
+    def encoded(text: str, unknown: Literal["refuse", "skip"] = "refuse") -> list[int]:
+        if blocks:
+            return np.concatenate(list(tokenizer.encode_blocks([text], unknown=unknown))).tolist()
+        return tokenizer.encode(text, unknown=unknown).tolist()
+
+    assert tokenizer.decode(encoded("abc\n de" * 3)).replace(" ", "") == "abc\nde" * 3
+    with pytest.raises(TextError, match=r"bpe-7 does not know '犬' \(U\+72AC\); use other"):
+        encoded("ab犬\n")
+    assert encoded("ab犬\n", "skip") == encoded("ab\n")
+    with pytest.raises(TextError, match=r"does not know U\+0009"):
+        encoded("a\tb")
+
+
+def test_white_space_between_words_may_vanish() -> None:
+    tokenizer = of(models.BPE(LETTERS, []), words=True)
+    assert tokenizer.encode("ab\tcd").tolist() == [0, 1, 2, 3]
+    with pytest.raises(TextError, match="does not know 'z'"):
+        tokenizer.encode("ab zd")
+
+
+def test_a_text_of_bytes_that_have_no_tokens_is_refused() -> None:
+    value = json.loads(LEARNED.to_json())
+    gone = {"Ã", "©"}
+    model = value["model"]
+    model["vocab"] = {token: id for token, id in model["vocab"].items() if not gone & set(token)}
+    model["merges"] = [pair for pair in model["merges"] if not gone & set("".join(pair))]
+    tokenizer = BPETokenizer(json.dumps(value))
+    assert tokenizer.decode(tokenizer.encode("the cat")) == "the cat"
+    with pytest.raises(TextError, match="does not know 'é'"):
+        tokenizer.encode("the café")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        models.WordLevel({"the": 0}, unk_token="[UNK]"),
+        models.WordPiece({"the": 0}, unk_token="[UNK]"),
+        models.Unigram([("the", -1.0)]),
+        models.BPE({"t": 0}, [], unk_token="<unk>"),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_a_text_that_the_library_cannot_cut_is_one_line(model: models.Model) -> None:
+    tokenizer = of(model, words=True)
+    for cut in (
+        lambda: tokenizer.encode("a dog"),
+        lambda: list(tokenizer.encode_blocks(["a dog"])),
+    ):
+        with pytest.raises(TextError, match="cannot cut this text"):
+            cut()
 
 
 def test_words_alone_do_not_come_back_but_do_not_fail() -> None:

@@ -15,6 +15,7 @@ class Card:
         title: the model's name.
         model_type: its form, such as "gpt2".
         licence: as the hub names licences, such as "apache-2.0"; "unknown" where nobody said.
+        details: what the hub is told beside it, such as "license_name" and "license_link".
         base: name of the imported model that it comes from, or empty.
         sizes: what is counted -> how much of it.
         training: what was learned and how -> the value; empty for a model that only came through.
@@ -33,12 +34,14 @@ class Card:
     legal: Sequence[str]
     version: str
     tags: Sequence[str] = field(default=("partwise",))
+    details: Mapping[str, str] = field(default_factory=dict)
 
 
 def written(card: Card) -> str:
     """The card as Markdown, its first lines as the hub reads them."""
     head = {
         "license": card.licence,
+        **card.details,
         "library_name": "transformers",
         "pipeline_tag": "text-generation",
         "tags": [*card.tags, card.model_type],

@@ -30,8 +30,8 @@ def form_of(fields: Fields) -> Form:
             "same model in float32, float16 or bfloat16",
             path=fields.path,
         )
-    # What changes the formula of any form.
-    if not fields.get(bool, "is_causal", default=True):
+    # What changes the formula of any form. To transformers null is no, too.
+    if fields.values.get("is_causal", True) is not True:
         raise fields.refuse("is_causal", "true")
     layers = fields.table("per_layer_config")
     if layers is not None and layers.values:

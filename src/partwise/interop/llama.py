@@ -10,7 +10,7 @@ from typing import Any, Literal
 from partwise.interop.fields import Fields
 from partwise.interop.form import EVERYWHERE, differing
 from partwise.interop.gpt2 import ACTIVATIONS
-from partwise.interop.rope import rope_fields, rope_settings
+from partwise.interop.rope import rope_fields, rope_settings, rope_table
 from partwise.interop.rules import Rule, linear
 from partwise.model.config import FeedForwardKind, ModelConfig
 
@@ -67,8 +67,8 @@ class LlamaForm:
         biased = self.attention_bias == "field" and fields.get(
             bool, "attention_bias", default=False
         )
-        if self.rope_table and fields.table("rope_scaling", "rope_parameters") is None:
-            fields.get(str, "rope_parameters")
+        if self.rope_table and rope_table(fields) is None:
+            raise fields.refuse("rope_parameters", "rope_theta, rope_type, factor")
         return ModelConfig(
             vocab_size=fields.get(int, "vocab_size"),
             context_length=fields.get(int, "max_position_embeddings"),

@@ -1,6 +1,7 @@
 """Where an imported model came from: its small files, which go with it wherever it goes."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -62,19 +63,40 @@ def _require_inside(path: Path, folder: Path) -> None:
 
 def licence_of(files: Mapping[str, bytes]) -> str | None:
     """The licence that the model card of an imported model names, or None."""
-    for name, data in files.items():
-        if name.lower() != "readme.md":
+    named = _card(files).get("license", [])
+    return named[0] if named else None
+
+
+def licence_details(files: Mapping[str, bytes]) -> dict[str, str]:
+    """What that card says of a licence which the hub has no name for: its own name and place."""
+    card = _card(files)
+    return {name: card[name][0] for name in ("license_name", "license_link") if card.get(name)}
+
+
+def _card(files: Mapping[str, bytes]) -> dict[str, list[str]]:
+    """The plain fields at the head of a model card, each with its value or its list of them."""
+    found: dict[str, list[str]] = {}
+    data = next((data for name, data in files.items() if name.lower() == "readme.md"), b"")
+    lines = data.decode("utf-8", "replace").lstrip("\ufeff").splitlines()
+    if not lines or lines[0].strip() != "---":
+        return {}
+    values: list[str] = []
+    for line in lines[1:]:
+        if line.strip() == "---":
+            return found
+        item = re.fullmatch(r"\s*-\s+(.*)", line)
+        key, colon, value = line.partition(":")
+        if item is not None:
+            value = item[1]
+        elif colon and key == key.strip():
+            values = found.setdefault(key, [])
+        else:
             continue
-        lines = data.decode("utf-8", "replace").lstrip("\ufeff").splitlines()
-        if not lines or lines[0].strip() != "---":
-            return None
-        for line in lines[1:]:
-            if line.strip() == "---":
-                return None
-            key, _, value = line.partition(":")
-            if key == "license":
-                return value.strip().strip("'\"") or None
-    return None
+        # A list may stand in one line too, and a remark behind its value.
+        plain = re.sub(r"\s+#.*", "", value).strip()
+        words = plain.strip("[]").split(",") if plain.startswith("[") else [plain]
+        values += [word.strip(" \t'\"") for word in words if word.strip(" \t'\"")]
+    return {}
 
 
 def special_ids(files: Mapping[str, bytes]) -> dict[str, Any]:

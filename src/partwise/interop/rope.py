@@ -8,6 +8,12 @@ from partwise.model.config import ModelConfig, RopeScaling
 TYPES: dict[str, RopeScaling] = {"default": "none", "linear": "linear", "llama3": "llama3"}
 
 
+def rope_table(fields: Fields) -> Fields | None:
+    """What config.json says of rotary positions in a table; an empty one says nothing."""
+    told = (fields.table(name) for name in ("rope_scaling", "rope_parameters"))
+    return next((each for each in told if each is not None and each.values), None)
+
+
 def rope_settings(fields: Fields, *, base: float = 10000.0) -> dict[str, Any]:
     """Our fields for what `config.json` says of rotary positions.
 
@@ -26,8 +32,7 @@ def rope_settings(fields: Fields, *, base: float = 10000.0) -> dict[str, Any]:
         table = fields.table(name)
         if table is not None and any(isinstance(each, dict) for each in table.values.values()):
             raise fields.refuse(name, "rope_theta, rope_type, factor")
-    told = (fields.table(name) for name in ("rope_scaling", "rope_parameters"))
-    table = next((each for each in told if each and each.values), Fields({}, fields.path))
+    table = rope_table(fields) or Fields({}, fields.path)
     partial = fields.get(float, "partial_rotary_factor", default=1.0)
     if partial != 1.0:
         raise fields.refuse("partial_rotary_factor", 1.0)

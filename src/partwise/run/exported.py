@@ -7,7 +7,7 @@ from typing import Any
 import partwise
 from partwise.interop.card import Card, written
 from partwise.interop.elsewhere import accepted, notices_on
-from partwise.interop.origin import is_legal, licence_of
+from partwise.interop.origin import is_legal, licence_details, licence_of
 from partwise.interop.writer import Outgoing, write_model
 from partwise.messages import Notice, message
 from partwise.model.parameters import count_parameters
@@ -71,6 +71,7 @@ def export_run(
         title=run.name,
         model_type=form.model_type,
         licence=licence or licence_of(files) or "unknown",
+        details={} if licence else licence_details(files),
         base="" if record.ancestor is None else record.ancestor.origin,
         sizes={
             message("parameters"): f"{parameters:,}",

@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
@@ -19,8 +20,9 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from partwise.errors import TextError
 from partwise.text.byte import utf8
+from partwise.text.char import unknown_characters
 from partwise.text.cuts import pieces
-from partwise.text.decoding import Pieces, pieces_of
+from partwise.text.decoding import Pieces, byte_alphabet, pieces_of
 from partwise.text.dtypes import dtype_for
 from partwise.text.stream import HeldStream, StreamDecoder, Utf8Stream
 
@@ -74,6 +76,8 @@ class BPETokenizer:
         self.vocab_size = max(vocabulary.values()) + 1
         self.name = f"{self._value['model']['type'].lower()}-{self.vocab_size}"
         self._pieces: Pieces | None = pieces_of(self._value, vocabulary)
+        # Character -> whether it has tokens, as far as it was asked for; see `_require_known`.
+        self._kept: dict[str, bool] = {}
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -113,17 +117,67 @@ class BPETokenizer:
 
         Args:
             text: any text.
-            unknown: refuse half of a surrogate pair, or leave it out; other characters that a
-                loaded tokenizer does not know are left to it.
+            unknown: refuse half of a surrogate pair, or leave it out, and so with characters for
+                which a tokenizer has no token at all; one with a token for the unknown reads that.
 
         Returns:
             ids, (tokens,).
 
         Raises:
-            TextError: the text holds half of a surrogate pair and `unknown` is "refuse".
+            TextError: the text holds such a character and `unknown` is "refuse", or the tokenizer
+                cannot cut it.
         """
         plain = utf8(text, unknown).decode("utf-8")
-        return np.array(self._rust.encode(plain, add_special_tokens=False).ids, np.int64)
+        if unknown == "refuse":
+            self._require_known(plain)
+        with self._cutting():
+            return np.array(self._rust.encode(plain, add_special_tokens=False).ids, np.int64)
+
+    @contextmanager
+    def _cutting(self) -> Iterator[None]:
+        """Turn what the library says of a text that it cannot cut into one line."""
+        try:
+            yield
+        except Exception as error:
+            raise TextError(
+                "the tokenizer {name} cannot cut this text ({reason}); train on a text that it "
+                "knows, or begin with another model",
+                name=self.name,
+                reason=" ".join(str(error).split()) or type(error).__name__,
+            ) from error
+
+    @functools.cached_property
+    def _bytewise(self) -> bool:
+        """Whether a text is turned into its bytes before it is cut."""
+        steps = [self._value.get("normalizer"), self._value.get("pre_tokenizer")]
+        return '"ByteLevel"' in json.dumps(steps)
+
+    @functools.cached_property
+    def _drops(self) -> bool:
+        """Whether a character without a token is left out in silence, as only some BPEs do."""
+        model = self._value["model"]
+        if model["type"] != "BPE" or model.get("unk_token") or model.get("byte_fallback"):
+            return False
+        return not (self._bytewise and all(byte in model["vocab"] for byte in byte_alphabet()))
+
+    def _require_known(self, text: str) -> None:
+        """Check that no character of a text would be left out of its tokens.
+
+        Where words are cut apart first, white space between them may be.
+
+        Raises:
+            TextError: some would; the line names them.
+        """
+        if not self._drops:
+            return
+        apart = self._value.get("pre_tokenizer") is not None and not self._bytewise
+        for character in set(text) - self._kept.keys():
+            ids = self._rust.encode(character, add_special_tokens=False).ids
+            whole = self.decode_bytes(ids) == utf8(character, "skip") if self._bytewise else ids
+            self._kept[character] = bool(whole) or (apart and character.isspace())
+        lost = [character for character in set(text) if not self._kept[character]]
+        if lost:
+            raise unknown_characters(self.name, sorted(map(ord, lost)))
 
     def encode_blocks(
         self, texts: Iterable[str], *, unknown: Literal["refuse", "skip"] = "refuse"
@@ -158,12 +212,16 @@ class BPETokenizer:
         parts = pieces(texts, PIECE, self._recognised)
         rust = self._rust
         while batch := list(itertools.islice(parts, PIECES)):
-            for encoding in rust.encode_batch_fast(batch[:1], add_special_tokens=False):
-                yield np.array(encoding.ids, dtype)
+            if unknown == "refuse":
+                for text in batch:
+                    self._require_known(text)
             # Only the text's beginning gets the space that some tokenizers put before it.
+            for some, cutter in ((batch[:1], rust), (batch[1:], self._inner)):
+                with self._cutting():
+                    encodings = cutter.encode_batch_fast(some, add_special_tokens=False)
+                for encoding in encodings:
+                    yield np.array(encoding.ids, dtype)
             rust = self._inner
-            for encoding in rust.encode_batch_fast(batch[1:], add_special_tokens=False):
-                yield np.array(encoding.ids, dtype)
 
     @functools.cached_property
     def _inner(self) -> tokenizers.Tokenizer:
@@ -188,9 +246,10 @@ class BPETokenizer:
         parts = list(pieces([text], TRIAL_PIECE, self._recognised))
         if not parts:
             return True
-        cut = [self._rust.encode(parts[0], add_special_tokens=False).ids]
-        cut += [self._inner.encode(part, add_special_tokens=False).ids for part in parts[1:]]
-        whole: list[int] = self._rust.encode(text, add_special_tokens=False).ids
+        with self._cutting():
+            cut = [self._rust.encode(parts[0], add_special_tokens=False).ids]
+            cut += [self._inner.encode(part, add_special_tokens=False).ids for part in parts[1:]]
+            whole: list[int] = self._rust.encode(text, add_special_tokens=False).ids
         return list(itertools.chain.from_iterable(cut)) == whole
 
     def decode(self, ids: Iterable[int]) -> str:
