@@ -353,7 +353,7 @@ for initialisation in ("fan_in", "normal", "gpt2", "zero_projection"):
 # %% [reading]
 # [[items]]
 # title = "He et al. 2016, Deep Residual Learning for Image Recognition"
-# where = "1; figure 1"
+# where = "figure 1; 4.1"
 # look.zh = "图 1：更深的网络连**训练**误差都更高。这不是过拟合，是优化做不到。作者写这篇文章时担心的并不是梯度消失，找到他们怎么说的。"
 # look.en = "Figure 1: the deeper network is worse even in **training**. That is no overfitting but a failure to optimise. The authors do not blame vanishing gradients: find where they say so."
 # [[items]]

@@ -385,7 +385,7 @@ for name in ("gpt2", "gpt3-175b", "palm-540b", "llama-7b", "llama2-70b"):
 # %% [reading]
 # [[items]]
 # title = "Ba, Kiros, Hinton 2016, Layer Normalization"
-# where = "3; table 1"
+# where = "3; 5.1, table 1"
 # look.zh = "表 1 列出三种归一化各对什么变化不敏感：重新缩放权重、缩放数据、平移……对照你的实验。"
 # look.en = "Table 1 says what each norm is blind to: weights rescaled, data rescaled, data moved. Compare with your experiments."
 # [[items]]
@@ -395,7 +395,7 @@ for name in ("gpt2", "gpt3-175b", "palm-540b", "llama-7b", "llama2-70b"):
 # look.en = "Their claim: what matters is being blind to scale, and not to shifts."
 # [[items]]
 # title = "Santurkar et al. 2018, How Does Batch Normalization Help Optimization?"
-# where = "2.2; figure 2"
+# where = "2.1; figure 2"
 # look.zh = "加了会漂移的噪声，训练照样快：对“内部协变量偏移”最直接的反例。"
 # look.en = "With drifting noise added, training is as fast: the most direct case against internal covariate shift."
 # [[items]]
