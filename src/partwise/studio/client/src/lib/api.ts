@@ -15,16 +15,16 @@ export class ApiError extends Error {
 }
 
 const OFFLINE = {
-  zh: "连不上服务器。运行 `partwise studio` 的终端还开着吗？",
-  en: "The server does not answer. Is the terminal that runs `partwise studio` still open?",
+  zh: "连不上服务器。运行 partwise studio 的终端还开着吗？",
+  en: "The server does not answer. Is the terminal that runs partwise studio still open?",
 };
 const OTHER_SERVER = {
   zh: "服务器重新启动过。请用终端里新印出的地址打开。",
   en: "The server was started anew. Please open the address that its terminal shows.",
 };
 const STATIC = {
-  zh: "这是导出的静态页面，此处需要运行中的 `partwise studio`。",
-  en: "This is an exported page; this part needs a running `partwise studio`.",
+  zh: "这是导出的静态页面，这一部分要在 partwise studio 里才能用。",
+  en: "This is an exported page; this part works in partwise studio alone.",
 };
 
 async function ask(

@@ -4,6 +4,7 @@
  */
 import { ApiError, get, post, sentence } from "./api";
 import { exported } from "./exported";
+import { onOpen } from "./socket";
 import { after, type Answered, type Card } from "./review";
 
 export type Kind = "code" | "quiz" | "check" | "read";
@@ -17,6 +18,8 @@ export interface Entry {
 type Entries = Record<string, Record<string, Partial<Record<Kind, Entry>>>>;
 
 const KEY = "partwise.progress";
+/** What could not be sent waits here, also for a page that is opened anew. */
+const LEFT = "partwise.unsaved";
 const WAIT = 700;
 
 let entries = $state<Entries>({});
@@ -31,7 +34,10 @@ export function load(): Promise<void> {
   loading ??= (async () => {
     try {
       if (exported) entries = JSON.parse(localStorage.getItem(KEY) ?? "{}") as Entries;
-      else entries = (await get<{ lessons: Entries }>("/api/progress")).lessons ?? {};
+      else {
+        await sendLeft();
+        entries = (await get<{ lessons: Entries }>("/api/progress")).lessons ?? {};
+      }
     } catch (error) {
       problem = sentence(error);
       loading = null;
@@ -41,6 +47,31 @@ export function load(): Promise<void> {
     }
   })();
   return loading;
+}
+
+/** Sends what an earlier page could not. What the server refuses is not tried again. */
+async function sendLeft(): Promise<void> {
+  const left = localStorage.getItem(LEFT);
+  if (left === null) return;
+  localStorage.removeItem(LEFT);
+  for (const body of JSON.parse(left) as unknown[]) {
+    try {
+      await post("/api/progress", body);
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 422) continue;
+      localStorage.setItem(LEFT, left);
+      throw error;
+    }
+  }
+}
+
+function putBy(): void {
+  try {
+    if (unsaved.size) localStorage.setItem(LEFT, JSON.stringify([...unsaved.values()]));
+    else localStorage.removeItem(LEFT);
+  } catch {
+    // The page still holds it and says that it is not saved.
+  }
 }
 
 export function entry(lesson: string, cell: string, kind: Kind): Entry | null {
@@ -87,9 +118,11 @@ export async function flush(): Promise<void> {
       // Tried again with the next change, unless a newer one of the same cell came meanwhile.
       if (!unsaved.has(name)) unsaved.set(name, body);
       problem = sentence(error);
+      putBy();
       return;
     }
   }
+  putBy();
 }
 
 function leave(): void {
@@ -108,6 +141,7 @@ function leave(): void {
   unsaved.clear();
 }
 globalThis.window?.addEventListener("pagehide", leave);
+if (globalThis.window) onOpen(() => void (unsaved.size && flush()));
 
 export function answered(lesson: string, cell: string): Answered | null {
   return (entry(lesson, cell, "quiz")?.state as Answered | null | undefined) ?? null;
