@@ -7,12 +7,13 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+import webbrowser
 from pathlib import Path
 
 import pytest
 
 from partwise.errors import UsageError
-from partwise.studio.serve import PORT, listen
+from partwise.studio.serve import PORT, listen, show
 
 
 def start(folder: Path, *words: str) -> "subprocess.Popen[str]":
@@ -78,6 +79,23 @@ def test_the_next_free_port_is_taken_when_none_was_asked_for() -> None:
 def test_a_port_that_there_is_not(port: int) -> None:
     with pytest.raises(UsageError):
         listen(port)
+
+
+@pytest.mark.parametrize(
+    ("name", "opened"), [("lynx", False), ("/usr/bin/w3m", False), ("x", True)]
+)
+def test_a_browser_in_the_terminal_is_not_opened(
+    name: str, opened: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Browser(webbrowser.GenericBrowser):
+        def open(self, url: str, new: int = 0, autoraise: bool = True) -> bool:
+            seen.append(url)
+            return True
+
+    seen: list[str] = []
+    monkeypatch.setattr(webbrowser, "get", lambda: Browser(name))
+    show("http://127.0.0.1")
+    assert bool(seen) is opened
 
 
 def test_starting_loads_no_torch() -> None:

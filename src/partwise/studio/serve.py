@@ -7,6 +7,8 @@ import socket
 import threading
 import webbrowser
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 import uvicorn
 
@@ -22,6 +24,9 @@ NEXT = 50
 
 # Largest message that a page may send through its socket (bytes).
 MESSAGE = 4 << 20
+
+# Browsers that would take the terminal over.
+TERMINAL = ("www-browser", "links", "elinks", "lynx", "w3m")
 
 # How long answers under way may take when the server ends (seconds).
 PATIENCE = 3
@@ -110,12 +115,20 @@ def serve(
         announce(state.address)
         if browser:
             # Some browsers keep the caller waiting.
-            threading.Thread(target=webbrowser.open, args=(state.address,), daemon=True).start()
+            threading.Thread(target=show, args=(state.address,), daemon=True).start()
 
     ready.tell, ready.hub = tell, state.hub
     with made:
         asyncio.run(ready.serve(sockets=[made]))
     return ready.ended_by
+
+
+def show(address: str) -> None:
+    """Open an address in the learner's browser, unless all there is is one in the terminal."""
+    with suppress(webbrowser.Error):
+        browser = webbrowser.get()
+        if Path(getattr(browser, "name", "")).name not in TERMINAL:
+            browser.open(address)
 
 
 class _Server(uvicorn.Server):

@@ -80,6 +80,7 @@ def test_exported_lessons_work_without_a_server_of_ours(
         journey.end()
     # Never over something else.
     other = tmp_path / "home"
+    other.mkdir()
     (other / "note.txt").write_text("mine", encoding="utf-8")
     with pytest.raises(UsageError, match="not empty"):
         export(other, state)

@@ -35,7 +35,13 @@ def test_a_lesson(journey: Journey, number: str) -> None:
     )
     journey.accessible("after a run")
 
+    for quiz in lesson.cells:
+        if isinstance(quiz, Quiz) and quiz.kind != "code":
+            answer(journey, quiz)
+    journey.accessible("after the answers")
+
     # Tab leaves the editor.
+    page.locator(f"section[id='cell-{first.id}'] .cm-content").first.focus()
     page.keyboard.press("Escape")
     page.keyboard.press("Tab")
     assert not page.evaluate("document.activeElement.classList.contains('cm-content')")
@@ -45,6 +51,79 @@ def test_a_lesson(journey: Journey, number: str) -> None:
     page.emulate_media(color_scheme="dark")
     journey.accessible("dark, on a phone")
     page.set_viewport_size(LAPTOP)
+
+
+def answer(journey: Journey, quiz: Quiz) -> None:
+    """Answer a question by keyboard alone, wrongly where it can be, then rightly."""
+    page, section = journey.page, journey.page.locator(f"section[id='cell-{quiz.id}']")
+    verdict = section.locator(".verdict")
+    if quiz.kind == "number":
+        for value, right in ((quiz.answer + 1 + 2 * quiz.tolerance, False), (quiz.answer, True)):
+            section.locator("input").focus()
+            page.keyboard.press("Control+A")
+            page.keyboard.type(repr(value))
+            page.keyboard.press("Enter")
+            said = verdict.locator(".right" if right else ".wrong")
+            assert said.inner_text().strip(), f"{quiz.id}: nothing is said to {value}"
+    elif quiz.kind == "choice":
+        for option in range(len(quiz.choices)):
+            section.locator("input").nth(option).focus()
+            page.keyboard.press("Space")
+            page.keyboard.press("Enter")
+            said = section.locator("li").nth(option).locator(".said")
+            assert said.inner_text().strip(), f"{quiz.id}: nothing is said to an option"
+            if verdict.locator(".right").count():
+                break
+        assert verdict.locator(".right").count(), quiz.id
+    elif quiz.kind == "many":
+        section.locator("input").first.focus()
+        page.keyboard.press("Space")
+        page.keyboard.press("Enter")
+        assert section.locator(".said").count() == len(quiz.choices)
+        wrong = section.locator("li:has(.said:not(.good)) input")
+        places = wrong.evaluate_all(
+            "ones => { const all = [...ones[0].form.querySelectorAll('input')];"
+            " return ones.map(one => all.indexOf(one)); }"
+        )
+        for place in places:
+            section.locator("input").nth(place).focus()
+            page.keyboard.press("Space")
+        page.keyboard.press("Enter")
+        assert verdict.locator(".right").count(), quiz.id
+    else:
+        section.locator(".down:enabled").first.focus()
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.matches('.order button')")
+        section.locator("[type=submit]").focus()
+        page.keyboard.press("Enter")
+        assert verdict.inner_text().strip(), quiz.id
+
+
+def test_an_exercise_is_solved_and_found_again(journey: Journey) -> None:
+    """All cells above, the start that fails, the solution; and all of it after a reload."""
+    lesson, page = catalogue.lesson("05"), journey.page
+    exercise = next(cell for cell in lesson.code_cells if cell.solution is not None)
+    journey.open("/lesson/05")
+    section = page.locator(f"section[id='cell-{exercise.id}']")
+    section.get_by_label("运行以上全部").click()
+    page.wait_for_function(
+        "id => /\\d 秒/.test(document.querySelector(`section[id='${id}'] .state`).innerText)",
+        arg=f"cell-{exercise.id}",
+    )
+    section.get_by_role("button", name="检查").click()
+    section.get_by_text("还没有通过").wait_for()
+    assert section.locator(".check p, .check li").first.inner_text().strip()
+    section.locator(".cm-content").focus()
+    page.keyboard.press("Control+A")
+    page.keyboard.insert_text(exercise.solution)
+    page.keyboard.press("Control+Enter")
+    section.get_by_text("通过了").wait_for()
+    journey.accessible("a solved exercise")
+    page.wait_for_timeout(1500)
+    page.reload()
+    section.get_by_text("已通过").wait_for()
+    assert "np.where" in section.locator(".cm-content").inner_text()
+    section.get_by_role("button", name="还原").click()
 
 
 @pytest.mark.parametrize("path", ["/", "/explorer", "/labs", "/ladder", "/runs", "/playground"])
