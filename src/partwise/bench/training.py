@@ -80,7 +80,7 @@ def tokens_per_second(model: ModelConfig, settings: TrainConfig, seconds: float)
     """
     torch.manual_seed(settings.seed)
     text = RandomText(model, settings.batch_size)
-    data = Data(text, np.zeros(2, np.int64), _no_windows, train_tokens=1 << 30)
+    data = Data(text, np.zeros(2, np.int64), no_windows, train_tokens=1 << 30)
     config = replace(
         settings,
         steps=1 << 30,
@@ -127,7 +127,7 @@ def plain_loop(model: ModelConfig, settings: TrainConfig, seconds: float) -> flo
             return tokens / spent
 
 
-def _no_windows(
+def no_windows(
     view: object, context_length: int, batch_size: int, limit: int | None = None
 ) -> Iterator[Batch]:
     """The smallest evaluation there is: two tokens, one prediction."""
