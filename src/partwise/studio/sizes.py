@@ -39,5 +39,4 @@ def _size(sent: dict[str, Any]) -> dict[str, Any]:
         flops = here.bfloat16_flops if workload.dtype == "bfloat16" else here.float32_flops
         speed = {"here_flops": flops, "here_bandwidth": here.memory_bandwidth}
     found = size(model, workload, **speed)
-    notices = [str(notice) for notice in found.notices()]
-    return {"schema": 1, "name": name, **found.as_dict(), "notices": notices}
+    return {"schema": 1, "name": name, **found.as_dict()}
