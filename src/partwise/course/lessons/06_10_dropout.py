@@ -29,10 +29,14 @@ for name in ("ladder-5", "ladder-6"):
     print(f"{name}: {count:,} parameters, {count / characters:.2f} for each character of text")
 
 # %% [md zh] about-formula
+# ## 掷硬币，再放大
+#
 # 做法：给每个数掷一次硬币，以概率 $p$ 置零，记作 $m$（0 或 1）；留下的除以 $1-p$。
 # 除这一下，是为了让平均值不变：这样生成时直接关掉 dropout 就行，不必另行折算。
 
 # %% [md en] about-formula
+# ## Toss a coin, then scale up
+#
 # How: toss a coin for each number, and with probability $p$ set it to zero; call the coin $m$ (0 or
 # 1). What is kept is divided by $1-p$. That keeps the mean what it was, so that dropout can simply
 # be turned off when the model speaks.
@@ -95,6 +99,8 @@ expect(
 )
 
 # %% [md zh] where
+# ## 断在哪里
+#
 # 它断在哪里？第 6 级里有两处：
 #
 # 1. **注意力权重**：softmax 之后。丢掉一条边，就是让某个词元这一步听不见另一个词元。
@@ -104,6 +110,8 @@ expect(
 # 看看你的模型某个头的边：
 
 # %% [md en] where
+# ## Where it cuts
+#
 # Where does it cut? In rung 6 there are two places:
 #
 # 1. **Attention weights**, after softmax. A dropped edge means that for this step, one token cannot
@@ -137,12 +145,16 @@ print("row sums after ", dropped.sum(-1).round(2))
 # label.en = "Drop edges: change p and see which tokens cannot hear each other"
 
 # %% [md zh] ensemble
+# ## 子网络投票
+#
 # 换个角度看：每掷一次硬币，就从大网络里抽出一个**子网络**。训练 dropout，就是轮流训练无数个共用权重的子网络；
 # 关掉 dropout 生成，近似于让它们一起投票。
 #
 # “近似”能量出来：抽 $K$ 个子网络，把它们给正确词元的概率平均，与关掉 dropout 的整个网络比。
 
 # %% [md en] ensemble
+# ## Sub-networks vote
+#
 # Seen differently: each toss picks a **sub-network** out of the large one. Training with dropout
 # trains countless sub-networks in turn, which share their weights; with dropout off, the model
 # roughly lets them all vote.
@@ -216,10 +228,14 @@ expect(
 # label.en = "Sub-networks vote: the more, the closer to the whole network"
 
 # %% [md zh] gap
+# ## 训练跑在验证前面
+#
 # 它真能防过拟合吗？拿 3000 个字符训练一个远比数据大的模型，一次不用 dropout，一次用 0.2
 # （约需 8 至 15 秒）。两种损失都在评估模式下算，免得把 dropout 的噪声算进去。
 
 # %% [md en] gap
+# ## Training runs ahead of validation
+#
 # Does it prevent overfitting? Train a model far larger than its data, 3,000 characters, once without
 # dropout and once with 0.2 (8 to 15 seconds). Both losses are taken in evaluation mode, so that
 # dropout's own noise is not counted.
@@ -288,11 +304,13 @@ read = train.steps * train.batch_size * rung(6).model.context_length
 print(f"reads {read:,} characters: the text {read / characters:.0f} times over")
 
 # %% [md zh] rung-six-read
+# ## 读懂第 6 级
+#
 # 逐行读第 6 级：
 #
 # - 上下文 8 → 256：字符级模型从此看得见整句，而不只是半个词。
 #   它值多少，可以单独量：`partwise ladder --only 6 --swap context_length=64`。
-# - 宽 384、6 头：$d_k = 64$，落在 06.9 课说的范围里。
+# - 宽 384、6 头：$d_k = 64$，落在 [06.9](/lesson/06.9) 说的范围里。
 # - 学习率 1e-3 → 3e-4：模型越宽，通常要走得越小心。
 # - dropout 0.2：因为要把同一百万字符读八十多遍。
 #
@@ -302,11 +320,13 @@ print(f"reads {read:,} characters: the text {read / characters:.0f} times over")
 # 训练跑在验证前面时，可以拧什么？更多的文字、更大的 dropout 或权重衰减、更小的模型、更早停下。
 
 # %% [md en] rung-six-read
+# ## Reading rung 6
+#
 # Rung 6 line by line:
 #
 # - Context 8 to 256: a character model now sees whole sentences and not half a word. What that is
 #   worth can be measured alone: `partwise ladder --only 6 --swap context_length=64`.
-# - Width 384, 6 heads: $d_k = 64$, within the range of lesson 06.9.
+# - Width 384, 6 heads: $d_k = 64$, within the range of [06.9](/lesson/06.9).
 # - Rate 1e-3 to 3e-4: wider models mostly need smaller steps.
 # - Dropout 0.2: because the same million characters are read over eighty times.
 #

@@ -43,12 +43,16 @@ expect(
 )
 
 # %% [md zh] leak-read
+# ## 掩码
+#
 # 同样的权重，去掉掩码，第 20 个词元就影响了它**之前**的预测：未来泄漏到了过去。
 # 这个“泄漏测试”很值得记住：改一个词元，看哪些输出动了。任何自己写的解码器都该过这一关。
 #
 # 掩码做的事是：在 softmax 之前，给未来的格子加上 $-\infty$，于是权重恰好是 0。
 
 # %% [md en] leak-read
+# ## The mask
+#
 # The same weights, the mask gone, and token 20 has changed predictions **before** it: the future
 # leaks into the past. This leak test is worth remembering: change one token, see which outputs
 # move. Every decoder that you write yourself should pass it.
@@ -102,10 +106,14 @@ if expect(
     )
 
 # %% [md zh] why-mask
+# ## 不遮会怎样
+#
 # 为什么非要掩码？因为训练时一次前向要同时预测**每个**位置的下一个词元，而那些“下一个”就在输入里。
 # 不遮，模型只要抄后面一格。我们让它抄一次看看（约 5 秒）：
 
 # %% [md en] why-mask
+# ## What happens without it
+#
 # Why is the mask a must? In training, one pass predicts the next token at **every** place, and those
 # next tokens are in the input. Unhidden, the model need only copy from one place to the right. Let
 # it (about 5 seconds):
@@ -149,6 +157,8 @@ expect(
 # 没有掩码的损失漂亮得多，写出来的却不成样子：生成时右边没有东西可抄。
 # **损失好得不像话时，先查泄漏。**
 #
+# ## 编码器、解码器、交叉注意力
+#
 # 那么什么时候可以不要掩码？当全文**本来就都知道**的时候。翻译正是这样：
 #
 # - **原文**一开始就全在手里，每个词都可以看前后的所有词。读它的那叠块不要掩码，这就是**编码器**。
@@ -158,6 +168,8 @@ expect(
 # %% [md en] cheat-read
 # Without the mask the loss is far prettier and the writing is worthless: when it generates, there is
 # nothing on the right to copy. **When a loss is too good, look for a leak first.**
+#
+# ## Encoder, decoder, cross-attention
 #
 # When can one do without the mask? When the whole text is **known anyway**. Translation is such a
 # case:
@@ -186,6 +198,8 @@ Y = looks @ (H @ W_V)
 print("table", looks.shape, "->", Y.shape)
 
 # %% [md zh] pairs
+# ## 真的翻译一次
+#
 # 打分表不再是方的：$T$ 行 $S$ 列，两边长短可以不同。
 #
 # 来真的翻译一次：把罗马数字翻成阿拉伯数字。它虽小，却有翻译的难处：
@@ -195,6 +209,8 @@ print("table", looks.shape, "->", Y.shape)
 # **END**：模型自己说“写完了”，不然谁知道该停在哪里。
 
 # %% [md en] pairs
+# ## Translating for real
+#
 # The table of scores is no longer square: $T$ rows and $S$ columns, and the sides may differ.
 #
 # Now translate for real: Roman numerals into Arabic ones. Small as it is, it has what makes
@@ -328,9 +344,13 @@ expect(
 )
 
 # %% [md zh] looks
+# ## 写的时候看哪里
+#
 # 它没背过这些数，却翻对了大半：学到的是规律。看它写每个数字时在看原文的哪里：
 
 # %% [md en] looks
+# ## Where it looks while writing
+#
 # It never saw these numbers and gets most of them right: what it learned is the rule. See where it
 # looks in the source as it writes each digit:
 
@@ -353,18 +373,22 @@ print(looked.shape, looked.sum(-1).round(3))
 # label.en = "Where it looks while translating: choose a layer and a head of cross-attention"
 
 # %% [md zh] which
+# ## 今天为什么大多只用解码器
+#
 # **今天为什么大多只用解码器？** 把原文和译文接成一行，前面加掩码，一叠块也能翻译：
 # 我们在 7640 对法英界面文字上各训练一个差不多大的模型（一个种子，`docs/translate.md`），
-# 编码器加解码器得 32.7 BLEU，只用解码器得 31.8：差得不多，一个种子也不足以分高下。
+# 编码器加解码器得 32.9 BLEU，只用解码器得 31.8：差得不多，一个种子也不足以分高下。
 #
 # 只用解码器的好处是**一件事**：任何文字都能拿来预测下一个词元，不必分原文译文，每个位置都有损失可学。
 # 哪种更好要看怎么用：Wang 等（2022）发现，只做自监督预训练时，因果解码器的零样本能力最好；
 # 再经多任务微调，则是看得见全文的模型更好。BERT（Devlin 等，2019）只有编码器：它不写，只读。
 
 # %% [md en] which
+# ## Why most are decoder-only today
+#
 # **Why are most models decoder-only today?** With source and target in one row and the mask on, one
 # stack can translate too. On 7,640 pairs of French and English interface texts we trained two
-# models of about the same size (one seed, `docs/translate.md`): encoder and decoder 32.7 BLEU,
+# models of about the same size (one seed, `docs/translate.md`): encoder and decoder 32.9 BLEU,
 # decoder-only 31.8. That is close, and one seed cannot decide it.
 #
 # What decoder-only has going for it is that there is **one job**: any text will do to predict the

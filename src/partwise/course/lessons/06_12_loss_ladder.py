@@ -24,10 +24,14 @@
 # real question is: **is a difference the part's doing, or the seed's?**
 
 # %% [md zh] rungs
+# ## 六级是什么
+#
 # 六级分别是什么？级是数据，不是代码：一份模型配置加一份训练配置。
 # “加了什么”由程序比较相邻两级的每个字段得出，所以不可能漏说一处改动。
 
 # %% [md en] rungs
+# ## What the six rungs are
+#
 # What are the six rungs? A rung is data and no code: a model's settings and a training's. What is
 # new on it is found by comparing every field with the rung below, so no change can go unmentioned.
 
@@ -69,12 +73,16 @@ for rung in rungs():
 # label.en = "The ladder, live: start, watch, stop, compare; dashed lines are published values, for reference only"
 
 # %% [md zh] seeds
+# ## 实测的损失
+#
 # 第 1 至 5 级在你的电脑上各要几秒到几十秒，不妨现在就开始，边跑边往下读。
 #
 # 下面是我们用 `partwise ladder --seeds 3` 量到的验证损失（莎士比亚小语料，每级 5000 步）。
 # 每行一级，每列一个种子。
 
 # %% [md en] seeds
+# ## Losses as measured
+#
 # Rungs 1 to 5 take seconds each, up to a minute on a slow machine. Start them now and read on.
 #
 # These are the validation losses that we measured with `partwise ladder --seeds 3` (tiny
@@ -95,12 +103,16 @@ print("sd  ", losses.std(axis=1, ddof=1).round(3))
 print("step", np.diff(losses.mean(axis=1)).round(3))
 
 # %% [md zh] paired
+# ## 成对的差
+#
 # 同一级换种子，损失变动约 0.01；而 2 → 3 级只降了 0.013。这一步可信吗？
 #
 # 先把能消掉的运气消掉。两级用同一个种子，就在每一步读同样的文字，
 # 于是**逐个种子相减**，“这个种子的批次碰巧容易”就被减掉了。得到 $n$ 个差 $d_i$，取平均。
 
 # %% [md en] paired
+# ## Paired differences
+#
 # Another seed moves a rung by about 0.01, and the step from 2 to 3 is 0.013. Can it be believed?
 #
 # First remove what luck can be removed. With the same seed, two rungs read the same text at every
@@ -143,12 +155,16 @@ t = 4.303  # 97.5 % point of Student's t with 2 degrees of freedom
 print(f"{m:.4f} ± {E:.4f}; 95 % interval {m - t * E:.4f} … {m + t * E:.4f}")
 
 # %% [md zh] exercise
+# ## 说得清还是说不清
+#
 # 区间里有 0：三个种子说不清第 3 级有没有用。
 #
 # **练习**：写 `judge(before, after)`，返回 95% 区间的两端。
 # 现在的写法把两组损失当成互不相干的，丢掉了“同一个种子”这条信息。
 
 # %% [md en] exercise
+# ## Telling or not telling
+#
 # The interval holds 0: three seeds cannot tell whether rung 3 helps.
 #
 # **Exercise**: write `judge(before, after)`, which returns both ends of the 95 % interval. As it
@@ -240,6 +256,8 @@ expect(
 # different shapes draw different first weights, and that luck stays.
 
 # %% [md zh] remove
+# ## 现在拿掉，与没有它去训练
+#
 # 给零件定价还有第二种办法：不重新训练，直接把训练好的模型里那个零件关掉。两种办法问的不是一回事：
 #
 # - **现在拿掉**：这个模型有多依赖它？别的零件是围着它长成的，拿掉后无人补位。
@@ -248,6 +266,8 @@ expect(
 # 下面用第 4 级的形状各训练 300 步，两个种子，约需 5 至 10 秒。
 
 # %% [md en] remove
+# ## Remove now, or train without
+#
 # There is a second way to price a part: train nothing again, and switch it off in the trained
 # model. The two ways ask different things:
 #
@@ -338,9 +358,13 @@ expect(
 # label.en = "Silence the parts of your own model one by one and see the loss"
 
 # %% [md zh] print
+# ## 两张小抄
+#
 # 最后是两张可以打印的小抄：一张记改动、损失与零件，一张用一句话记住每个概念。
 
 # %% [md en] print
+# ## Two sheets
+#
 # Last, two sheets to print: one of changes, losses and parts, one with a sentence for each concept.
 
 # %% [widget] sheets

@@ -7,14 +7,14 @@
 # %% [md zh] why
 # 学过的东西，过几天自己答一遍，比重读一遍记得牢得多（Roediger 和 Karpicke，2006）。
 #
-# 这里的题目覆盖第 05 到 06.12 课。做法：先不看选项，在心里说出答案，再选；答错的会在[复习页](/review)隔几天再来。
+# 这里的题目覆盖 [05](/lesson/05) 到 [06.12](/lesson/06.12)。做法：先不看选项，在心里说出答案，再选；答错的会在[复习页](/review)隔几天再来。
 # 每组题前有一个能跑的格子：拿不准时，去问你的模型，而不是去翻答案。
 
 # %% [md en] why
 # Answering from memory some days later makes things stay far better than reading them again
 # (Roediger and Karpicke 2006).
 #
-# These questions cover lessons 05 to 06.12. Say the answer to yourself before you look at the
+# These questions cover [05](/lesson/05) to [06.12](/lesson/06.12). Say the answer to yourself before you look at the
 # options; what you miss comes back in some days on the [review page](/review). Each group begins
 # with a cell to run: when in doubt, ask your model and not the answer key.
 
@@ -269,12 +269,12 @@ print(f"with residuals {g:.1f}, without {s**N:.0e}")
 
 # %% [md zh] chain-read
 # 两边都不是好事：没有残差，梯度消失；有残差而没有归一化，会膨胀。所以要两样一起用。
-# （课 06.5 有真实的 96 层量值，比这个标量的故事更曲折。）
+# （真实的 96 层是什么样，[06.5](/lesson/06.5) 量过，比这个标量的故事更曲折。）
 
 # %% [md en] chain-read
 # Neither is good: without residuals the gradient is gone, with them and no norm it swells. Hence both
-# together. (Lesson 06.5 has figures of real stacks of 96 layers, and a less simple story than these
-# plain numbers tell.)
+# together. ([06.5](/lesson/06.5) measures real stacks of 96 layers, and theirs is a less simple
+# story than these plain numbers tell.)
 
 # %% [quiz] residual
 # kind = "many"
@@ -290,8 +290,8 @@ print(f"with residuals {g:.1f}, without {s**N:.0e}")
 # zh = "没有残差，梯度就一定消失"
 # en = "Without them the gradient always vanishes"
 # right = false
-# feedback.zh = "没有归一化时才如此。有前置归一化而无残差时，梯度还在，但所有词元变得一样（课 06.5）。"
-# feedback.en = "Only without norms. With pre-norm and no residual the gradient survives, but all tokens become alike (lesson 06.5)."
+# feedback.zh = "没有归一化时才如此。有前置归一化而无残差时，梯度还在，但所有词元变得一样（[06.5](/lesson/06.5)）。"
+# feedback.en = "Only without norms. With pre-norm and no residual the gradient survives, but all tokens become alike ([06.5](/lesson/06.5))."
 # [[options]]
 # zh = "它增加了很多参数"
 # en = "They add many parameters"
@@ -404,8 +404,8 @@ print(f"with residuals {g:.1f}, without {s**N:.0e}")
 # zh = "残差流上没有归一化挡路，梯度能直达第一层"
 # en = "No norm stands in the stream's way, so the gradient reaches the first layer directly"
 # right = true
-# feedback.zh = "对。不过差别有多大还取决于初始化和学习率预热（课 06.7）。"
-# feedback.en = "Yes. How much it matters also depends on the initialisation and on warm-up (lesson 06.7)."
+# feedback.zh = "对。不过差别有多大还取决于初始化和学习率预热（[06.7](/lesson/06.7)）。"
+# feedback.en = "Yes. How much it matters also depends on the initialisation and on warm-up ([06.7](/lesson/06.7))."
 # [[options]]
 # zh = "它的参数更少"
 # en = "It has fewer parameters"

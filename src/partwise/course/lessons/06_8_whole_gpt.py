@@ -62,10 +62,14 @@ y = linear(x, up)
 print(x.shape, "->", y.shape)
 
 # %% [md zh] norms
+# ## 归一化，四行
+#
 # 归一化也只要几行。注意 LayerNorm 就是“先减平均，再做 RMSNorm”：
 # 减去平均以后，平方的平均就是方差。所以一个函数管两种。
 
 # %% [md en] norms
+# ## Norms, in four lines
+#
 # Normalisation takes a few lines as well. Note that LayerNorm is "take away the mean, then
 # RMSNorm": once the mean is gone, the mean square *is* the variance. So one function serves both.
 
@@ -94,9 +98,13 @@ print("std of a token's features:", x.std(-1).mean().round(3), end=" -> ")
 print(norm(x, "blocks.0.norm1").std(-1).mean().round(3))
 
 # %% [md zh] heads
+# ## 先写一个头
+#
 # 注意力分两步写。先在最外层写**一个头**，好看清每个数组；$M$ 是掩码，未来的格子是 $-\infty$。
 
 # %% [md en] heads
+# ## One head first
+#
 # Attention comes in two steps. First **one head**, in the open, so that every array can be looked
 # at; $M$ is the mask, with $-\infty$ where the future lies.
 
@@ -117,11 +125,15 @@ O = softmax(Q @ K.T / np.sqrt(d_k) + M) @ V
 print(Q.shape, K.shape, V.shape, "->", O.shape)
 
 # %% [md zh] all-heads
+# ## 再写所有的头
+#
 # 再写成函数，所有头一起算：把头这一维换到最前面，NumPy 的 `@` 会逐头相乘。
 # 中间的几个 `if` 是给有旋转位置、QK 归一化、共用键值头的模型准备的（例如 `partwise train` 的默认模型）；
 # 经典的块用不到它们。
 
 # %% [md en] all-heads
+# ## Then all heads
+#
 # Then as a function over all heads at once: with the axis of heads in front, NumPy's `@` multiplies
 # head by head. The `if`s in the middle serve models with rotary positions, QK norm or shared
 # key-value heads, such as the default of `partwise train`; the classic block needs none of them.
@@ -164,9 +176,13 @@ expect(
 )
 
 # %% [md zh] ffn
+# ## 前馈层
+#
 # 前馈层：升上去，过激活，降回来。激活有几种，查表即可。
 
 # %% [md en] ffn
+# ## The feed-forward layer
+#
 # The feed-forward layer: up, activation, down. There are a few activations; look yours up.
 
 
@@ -196,12 +212,16 @@ def feedforward(x, name):
 print(config.feedforward, x.shape, "->", feedforward(x, "blocks.0.feedforward").shape)
 
 # %% [md zh] block
+# ## 一个完整的块
+#
 # **练习**：写完整的块。记 $A$ 为“Norm 1，再注意力”，$F$ 为“Norm 2，再前馈层”，
 # 前置归一化的块就是下面这个式子。注意 $F$ 读的不是 $x$，而是已经加上注意力的残差流。
 #
 # 代码里只写了前一半，还漏了一样东西。检查会拿你的结果与 torch 的第 0 块逐个数比较。
 
 # %% [md en] block
+# ## A whole block
+#
 # **Exercise**: write the whole block. With $A$ for "norm 1, then attention" and $F$ for "norm 2,
 # then feed-forward", a pre-norm block is the formula below. Note that $F$ does not read $x$, but
 # the stream to which attention has been added already.
@@ -263,10 +283,14 @@ if expect(
     )
 
 # %% [md zh] stack
+# ## 一个完整的 GPT
+#
 # 块的输入和输出同形，都是 $(T, d)$。所以块可以一个接一个地叠，也可以跳过、重复、调换，程序都不会报错。
 # 整个 GPT 于是只剩几行：
 
 # %% [md en] stack
+# ## A whole GPT
+#
 # A block's input and output have the same shape, $(T, d)$. So blocks can be stacked, and just as
 # well skipped, repeated or swapped: nothing breaks. The whole GPT is now a few lines:
 
@@ -297,6 +321,8 @@ expect(
 )
 
 # %% [md zh] matched
+# ## 一样，然后呢
+#
 # 差只有舍入那么大。没有训练、没有 torch、没有 GPU，几十行 NumPy 就是你的模型。
 #
 # 少了什么？只少了训练才用的（dropout、梯度）和只为了快的（KV 缓存、融合的注意力）。
@@ -304,6 +330,8 @@ expect(
 # 现在试试“同形”的另一面：程序不报错，不等于损失不变。
 
 # %% [md en] matched
+# ## The same: what now?
+#
 # The difference is rounding and no more. No training, no torch, no GPU: some dozens of lines of
 # NumPy are your model.
 #
@@ -331,6 +359,8 @@ for name, order in orders.items():
 print(f"guessing: ln V = {np.log(config.vocab_size):.2f}")
 
 # %% [md zh] let-write
+# ## 跳过、重复、写作
+#
 # 在随课的小模型上：跳过或重复**最后**一块，损失只多零点一二；跳过**第一**块却多出一个多 nat；
 # 倒过来竟比瞎猜（$\ln V$）还差。
 # 残差流让每一块都只是“再加一点”，少了后面的一点，大体还在；但后面的块是看着前面的输出学会的，次序并非无关。
@@ -338,6 +368,8 @@ print(f"guessing: ln V = {np.log(config.vocab_size):.2f}")
 # 最后让这个 NumPy 模型写点东西：反复预测、抽一个、接上去。
 
 # %% [md en] let-write
+# ## Skipped, repeated, writing
+#
 # In the course's small model, skipping or repeating the **last** block costs one or two tenths of a
 # nat; skipping the **first** costs more than one; and the reverse order is worse than guessing
 # ($\ln V$). In a residual stream every block only adds something, so with a late addition missing
@@ -355,6 +387,8 @@ for _ in range(80 if size < 2e7 else 5):
 print(tokenizer.decode(written))
 
 # %% [md zh] guide
+# ## 读 nanoGPT 的两个文件
+#
 # **怎样读 nanoGPT 的两个文件。** 你已经写过一遍，读别人的就只是找对应：
 #
 # | 这里 | nanoGPT 的 `model.py` | 留意 |
@@ -369,9 +403,11 @@ print(tokenizer.decode(written))
 # 载入 GPT-2 权重时为什么有几个矩阵要转置？权重衰减给了哪些参数？
 #
 # 读 `train.py` 时问：一个批次从哪里来？学习率怎样先升后降？梯度累积时损失除以了什么？
-# 评估用的是整个验证集，还是随机的几批？这些是第 07 课的题目。
+# 评估用的是整个验证集，还是随机的几批？这些是 [07](/lesson/07) 的题目。
 
 # %% [md en] guide
+# ## Reading nanoGPT's two files
+#
 # **How to read nanoGPT's two files.** You have written it once; reading is finding what matches:
 #
 # | here | `model.py` of nanoGPT | note |
@@ -388,7 +424,7 @@ print(tokenizer.decode(written))
 #
 # Questions for `train.py`: where does a batch come from? How does the rate rise and fall? By what
 # is the loss divided under gradient accumulation? Does it evaluate on the whole validation split or
-# on a few random batches? These are the subject of lesson 07.
+# on a few random batches? These are the subject of [07](/lesson/07).
 
 # %% [quiz] order
 # kind = "order"

@@ -34,9 +34,13 @@ for name in names:
     )
 
 # %% [md zh] about-heads
+# ## 头宽
+#
 # 先看 $d_k$ 那一列。宽度由各个头平分，所以每个头分到 $d/h$ 个特征。
 
 # %% [md en] about-heads
+# ## Head size
+#
 # Look at the column $d_k$ first. The heads share the width out evenly, so each gets $d/h$ features.
 
 # %% [formula] head-size
@@ -76,6 +80,8 @@ print(d_k)
 # with the parameter count fixed, the loss depends on the shape very little.
 
 # %% [md zh] derive
+# ## 一个块有多少参数
+#
 # 现在数一个块的参数，只数矩阵：
 #
 # - 注意力有四个 $d \times d$ 的矩阵：查询、键、值、输出投影，共 $4d^2$。
@@ -85,6 +91,8 @@ print(d_k)
 # 一块是 $12d^2$，$N$ 块是 $12Nd^2$。
 
 # %% [md en] derive
+# ## How many parameters a block has
+#
 # Now count the parameters of one block, matrices only:
 #
 # - Attention has four matrices of $d \times d$: queries, keys, values and the output projection,
@@ -112,11 +120,15 @@ for h in (1, 12, 96, 768):
 # %% [md zh] heads-free
 # 最后几行说明：只改头数，参数量一个也不变。$h$ 是三个旋钮里唯一不花参数的。
 #
+# ## 估计与准确值
+#
 # 估计离准确值多远？逐个算：
 
 # %% [md en] heads-free
 # The last lines show that changing the number of heads alone changes no count at all. Of the three
 # knobs, $h$ is the one that costs no parameters.
+#
+# ## Estimate and exact count
 #
 # How far is the estimate from the exact count? Model by model:
 
@@ -225,10 +237,14 @@ expect(
 )
 
 # %% [md zh] about-compute
+# ## 计算量
+#
 # 接着是计算量。前向时，每个权重对每个词元做一次乘法、一次加法：2 次运算。
 # 反向要对输入和对权重各求一次梯度，是前向的两倍。合起来，每个权重每个词元 6 次运算。
 
 # %% [md en] about-compute
+# ## Computing
+#
 # Next, computing. Going forward, each weight multiplies and adds once for each token: 2 operations.
 # Going backward takes a gradient for the input and one for the weight, twice the forward pass.
 # Together: 6 operations for each weight and token.
@@ -280,6 +296,8 @@ adam_bytes = count_parameters(c) * 16
 print(f"weights to speak with: {weights_bytes / 1e9:.0f} GB; to train: {adam_bytes / 1e9:,.0f} GB")
 
 # %% [md zh] memory
+# ## 内存
+#
 # 两笔内存账：
 #
 # - **训练**：每个参数要 4 字节的权重、4 字节的梯度，AdamW 还记两个 4 字节的平均值，共 16 字节；
@@ -290,6 +308,8 @@ print(f"weights to speak with: {weights_bytes / 1e9:.0f} GB; to train: {adam_byt
 # 在计算器里拧一拧，它用的就是这一课的算法，只是数得更全。
 
 # %% [md en] memory
+# ## Memory
+#
 # Two accounts of memory:
 #
 # - **Training**: each parameter needs a weight of 4 bytes and a gradient of 4; AdamW remembers two

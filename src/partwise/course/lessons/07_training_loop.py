@@ -31,6 +31,8 @@ V = len(letters)
 print(f"{len(mine):,} characters, {V} different; {cut:,} to learn from, the rest to judge by")
 
 # %% [md zh] split
+# ## 取：一批文字
+#
 # 末尾的十分之一留作验证，训练永远不读它。
 # 按位置切，而不是随机抽句子：相邻的句子彼此相似，随机抽会把答案漏进训练。
 #
@@ -38,6 +40,8 @@ print(f"{len(mine):,} characters, {V} different; {cut:,} to learn from, the rest
 # 注意随机数只取决于（种子，第几步），不取决于之前抽过什么。后面的“逐位相同”全靠这一点。
 
 # %% [md en] split
+# ## Draw: a batch of text
+#
 # The last tenth is kept for validation, and training never reads it. It is cut off by position
 # rather than drawn at random: neighbouring sentences are alike, and a random draw would leak the
 # answers.
@@ -65,11 +69,15 @@ print(repr("".join(letters[i] for i in x[0])))
 print(repr("".join(letters[i] for i in y[0])))
 
 # %% [md zh] about-loss
+# ## 算：损失
+#
 # **算损失**：模型给正确的下一个字符的概率是 $p_i$，损失是 $-\ln p_i$ 的平均。
 # 刚初始化的模型什么都不知道，每个字符约得 $1/V$，损失约为 $\ln V$。
 # 这是训练的第一道检查：起点若远离 $\ln V$，多半是初始化或目标错位了。
 
 # %% [md en] about-loss
+# ## Compute: the loss
+#
 # **Compute**: the model gives the true next character the probability $p_i$; the loss is the mean
 # of $-\ln p_i$. A fresh model knows nothing and gives each character about $1/V$, so its loss is
 # about $\ln V$. That is the first check of any training: a start far from $\ln V$ mostly means a
@@ -101,10 +109,14 @@ expect(
 )
 
 # %% [md zh] about-gradient
+# ## 求：梯度
+#
 # **求梯度**：`backward()` 给每个参数一个数：参数增加一点点，损失变多少。
 # 不信就试：把某个权重加 $\epsilon$ 再减 $\epsilon$，看损失差多少。
 
 # %% [md en] about-gradient
+# ## Take: the gradient
+#
 # **Take the gradient**: `backward()` gives each parameter one number: by how much the loss changes
 # as the parameter grows a little. Try it: add $\epsilon$ to a weight, subtract $\epsilon$, and see
 # how far apart the losses are.
@@ -145,6 +157,8 @@ expect(
 )
 
 # %% [md zh] about-adamw
+# ## 走：AdamW
+#
 # **走一小步**：最简单的是 $w - \eta g$。AdamW 改了三处：
 #
 # 1. 不用这一步的梯度，用近来的平均 $m$，少受一批数据摆布；
@@ -154,6 +168,8 @@ expect(
 # $m$ 和 $v$ 从 0 起步，头几步偏小，所以要除以 $1-\beta^t$ 修正。
 
 # %% [md en] about-adamw
+# ## Move: AdamW
+#
 # **Move**: the simplest is $w - \eta g$. AdamW differs in three ways:
 #
 # 1. not this step's gradient but a mean $m$ of recent ones, so that one batch has less say;
@@ -237,10 +253,14 @@ if expect(
     )
 
 # %% [md zh] about-schedule
+# ## 学习率先升后降
+#
 # 学习率 $\eta$ 也不是常数：先从 0 **升**上去（开头的 $v$ 还不可靠），再慢慢**降**下来（临近结尾要稳）。
 # 最常用的降法是半个余弦，$q$ 从 0 走到 1：
 
 # %% [md en] about-schedule
+# ## The rate rises and falls
+#
 # The rate $\eta$ is no constant either: it **rises** from 0 (early on $v$ cannot be trusted), then
 # slowly **falls** (to settle at the end). The usual fall is half a cosine, with $q$ going from 0
 # to 1:
@@ -259,10 +279,14 @@ warmup = np.arange(1, 11) / 11
 plot({"rate": [*warmup, *r]}, xlabel="step", ylabel="share of the peak")
 
 # %% [md zh] about-evaluate
+# ## 评：整个验证集
+#
 # **评**：在训练没读过的文字上算损失。
 # 用整个验证集，每个字符恰好预测一次，就没有运气成分；随机抽几批来估计，数字自己就会抖：
 
 # %% [md en] about-evaluate
+# ## Evaluate: the whole split
+#
 # **Evaluate**: the loss on text that training never reads. Over the whole validation split, with
 # each character predicted exactly once, there is no luck in the figure. A few random batches give
 # an estimate that trembles by itself:
@@ -290,9 +314,13 @@ for _ in range(20):
 print(f"whole split {evaluate(net):.4f}; 20 estimates of 4 windows: sd {np.std(guesses):.4f}")
 
 # %% [md zh] loop
+# ## 循环
+#
 # 五个动词凑齐了，循环本身反而最短（约需 3 至 10 秒）：
 
 # %% [md en] loop
+# ## The loop
+#
 # With the five verbs ready, the loop itself is the shortest part (it takes 3 to 10 seconds):
 
 
@@ -364,12 +392,16 @@ def write(net, start, count=200, temperature=0.8, seed=1):
 print(write(net, mine[:1]))
 
 # %% [md zh] about-resume
+# ## 暂停与继续
+#
 # **暂停与继续**。要存下什么，才能从中间接着走，而且和没停过一样？
 #
 # **练习**：下面的 `resume` 只装回了权重。检查会让它先走 10 步、存档、再走 10 步，
 # 与一口气走 20 步的权重逐位比较。
 
 # %% [md en] about-resume
+# ## Pause and go on
+#
 # **Pause and go on.** What has to be kept, to go on from the middle as if nothing had happened?
 #
 # **Exercise**: `resume` below brings back the weights only. The check takes 10 steps, saves, takes

@@ -35,6 +35,8 @@ for name, D in read.items():
     print(f"{c.vocab_size:7} {P:16,} {seen:>8} {each:>5}")
 
 # %% [md zh] beside-read
+# ## 只是规模的部分
+#
 # 最后一列是每个参数读过几个词元。
 # GPT-3 读了 3000 亿个词元（Brown 等，2020），每个参数不到 2 个；
 # Hoffmann 等（2022）算出同样的计算量下 20 个左右更划算；LLaMA-65B 读了 1.4 万亿（Touvron 等，2023）。
@@ -46,6 +48,8 @@ for name, D in read.items():
 # 差别在数据、词元和规模。你已经懂了 GPT-3 的结构。
 
 # %% [md en] beside-read
+# ## What is scale alone
+#
 # The last column says how many tokens were read for each parameter. GPT-3 read 300 billion (Brown et
 # al. 2020), fewer than 2 a parameter; Hoffmann et al. (2022) found about 20 the better use of the
 # same computing; LLaMA-65B read 1.4 trillion (Touvron et al. 2023). GPT-2's paper says that its
@@ -57,9 +61,13 @@ for name, D in read.items():
 # ReLU. They differ in data, tokens and scale. You understand the structure of GPT-3 already.
 
 # %% [md zh] about-bits
+# ## 损失怎样比
+#
 # 损失能直接比吗？不能：一个按字符算，一个按 BPE 词元算，一个词元约合四个字节。要先换成每字节多少比特：
 
 # %% [md en] about-bits
+# ## How to compare losses
+#
 # Can losses be compared? Not as they are: one counts a character, another a BPE token of about four
 # bytes. Turn both into bits a byte first:
 
@@ -81,7 +89,9 @@ print(f"{3.0 / (4 * math.log(2)):.2f}")
 # GPT-2 XL 没在那份文字上训练过，在 enwik8 上仍有 0.93 比特每字节（Radford 等，2019，表 3）。
 # 不过文字不同，难度就不同，跨文字的比较只能看个大概。
 #
-# **微调**就是第 07 课的循环，换一种文字，学习率小一些，从训练好的权重出发。
+# ## 微调
+#
+# **微调**就是 [07](/lesson/07) 的循环，换一种文字，学习率小一些，从训练好的权重出发。
 # 我们拿 NumPy 的说明文字来教（约 5 至 8 秒），前后各写一段，并在新旧两种文字上都量损失。
 
 # %% [md en] bits-read
@@ -89,7 +99,9 @@ print(f"{3.0 / (4 * math.log(2)):.2f}")
 # had never been trained on it and still reached 0.93 bits a byte on enwik8 (Radford et al. 2019,
 # table 3). But other texts are harder or easier, so across texts this is a rough guide only.
 #
-# **Fine-tuning** is the loop of lesson 07 with another text and a smaller rate, starting from the
+# ## Fine-tuning
+#
+# **Fine-tuning** is the loop of [07](/lesson/07) with another text and a smaller rate, starting from the
 # trained weights. We teach NumPy's own documentation (5 to 8 seconds), let the model write before
 # and after, and measure the loss on both texts.
 
@@ -148,6 +160,8 @@ expect(
 )
 
 # %% [md zh] forgetting
+# ## 遗忘与 LoRA
+#
 # 新文字上好了许多，旧文字上却变差了：模型**忘了**。
 # 权重只有一套，没有什么告诉它“莎士比亚也要记着”。这叫灾难性遗忘（McCloskey 和 Cohen，1989）。
 #
@@ -155,6 +169,8 @@ expect(
 # 矩阵 $W$ 冻结，另学一个秩很低的修正 $BA$：
 
 # %% [md en] forgetting
+# ## Forgetting, and LoRA
+#
 # Much better on the new text, and worse on the old: the model **forgot**. There is one set of
 # weights, and nothing told it to keep Shakespeare in mind. This is catastrophic forgetting
 # (McCloskey and Cohen 1989).
@@ -202,6 +218,8 @@ print(
 # label.en = "Fine-tune your model on another text: before and after"
 
 # %% [md zh] instructions
+# ## 指令微调
+#
 # **指令微调**：文字换成“问题 + 回答”的对话，循环还是那个循环（Wei 等，2022；Ouyang 等，2022）。
 # 常见的一处改动：损失只算在**回答**上，问题只当上文，因为我们不想教它提问。
 #
@@ -209,6 +227,8 @@ print(
 # 想清楚边界：问题的最后一个位置，预测的是谁？
 
 # %% [md en] instructions
+# ## Instruction tuning
+#
 # **Instruction tuning**: the text becomes dialogues of question and answer, and the loop stays (Wei
 # et al. 2022; Ouyang et al. 2022). One usual change: the loss counts on the **answer** only. The
 # question is context, as we do not mean to teach asking.
@@ -257,6 +277,8 @@ expect(
 )
 
 # %% [md zh] preferences
+# ## 偏好学习
+#
 # **偏好学习**：什么是“好回答”很难写成范文，却容易比较：这个比那个好（Christiano 等，2017）。
 # InstructGPT 先用比较训练一个打分模型，再用强化学习去追高分；
 # 人们更喜欢它 13 亿参数的版本，胜过 1750 亿参数的 GPT-3（Ouyang 等，2022）。
@@ -265,6 +287,8 @@ expect(
 # 记 $a$ 为现在的模型给回答的对数概率，$b$ 为原来的模型给的；$w$ 是被选中的，$l$ 是落选的：
 
 # %% [md en] preferences
+# ## Preference learning
+#
 # **Preference learning**: a good answer is hard to write down as a model text, but easy to compare:
 # this one is better than that (Christiano et al. 2017). InstructGPT first trains a model that
 # scores, from comparisons, and then goes after high scores by reinforcement learning; people
@@ -292,12 +316,16 @@ L = -np.log(sigma(beta * (a_w - b_w) - beta * (a_l - b_l)))
 print(f"{L:.3f}; at the start, a = b: {-np.log(sigma(0)):.3f}")
 
 # %% [md zh] judge
+# ## 一个有怪癖的评判者
+#
 # 起点总是 $\ln 2$：两者涨得一样多。
 #
 # 在小模型上试一次。评判者有个怪癖：讨厌最常见的那个词元（在莎士比亚里是空格）。
 # 落选的是原文，选中的是删掉它的原文。没有一条规则写进模型，只有 64 对比较（约 5 至 8 秒）：
 
 # %% [md en] judge
+# ## A judge with a quirk
+#
 # It always starts at $\ln 2$: both have gained the same.
 #
 # Try it on the small model. The judge has a quirk: they hate the commonest token (in Shakespeare,
