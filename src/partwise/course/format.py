@@ -6,6 +6,7 @@ and data as TOML. A fault is reported with the line that it stands on.
 
 import ast
 import re
+import threading
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -36,6 +37,9 @@ NUMBER = re.compile(r"\d\d(\.\d+)?")
 
 # Between these two no space stands where a line of the source ends.
 WIDE = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uff60“”‘’…—]")
+
+# Python 3.11's own parser fails now and then when two threads are in it.
+ONE_AT_A_TIME = threading.Lock()
 
 
 class LessonError(ValueError):
@@ -173,6 +177,11 @@ def parse(source: str, path: Path) -> Lesson:
     Raises:
         LessonError: a fault in it, with its line.
     """
+    with ONE_AT_A_TIME:
+        return _parse(source, path)
+
+
+def _parse(source: str, path: Path) -> Lesson:
     raws = list(_cells(source, path))
     if not raws or raws[0].kind != "lesson":
         raise LessonError(path, 1, "the first cell should be `# %% [lesson]`")
