@@ -125,7 +125,7 @@ def _long() -> Recipe:
         embedding_dropout=0.1,
         ngram=3,
     )
-    train = replace(fast.train, steps=3600, eval_every=1200)
+    train = replace(fast.train, steps=5000, eval_every=1250)
     return Recipe(model, train)
 
 
@@ -186,4 +186,10 @@ def _nanogpt_cpu() -> Recipe:
     return Recipe(model, replace(full.train, steps=2000, batch_size=12))
 
 
-RECIPES = {"small": _small(), "fast": _fast(), "long": _long(), "nanogpt": _nanogpt(), "nanogpt-cpu": _nanogpt_cpu()}
+RECIPES = {
+    "small": _small(),
+    "fast": _fast(),
+    "long": _long(),
+    "nanogpt": _nanogpt(),
+    "nanogpt-cpu": _nanogpt_cpu(),
+}
