@@ -35,8 +35,12 @@ ID = re.compile(r"[a-z][a-z0-9-]*")
 FILE = re.compile(r"(\d\d(?:_\d+)?)_([a-z][a-z0-9_]*)\.py")
 NUMBER = re.compile(r"\d\d(\.\d+)?")
 
-# Between these two no space stands where a line of the source ends.
+# Where a line of the source ends between two of these, no space stands; nor on either side of a
+# mark, whatever its neighbour is.
 WIDE = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uff60“”‘’…—]")
+MARK = re.compile(r"[\u3001\u3002\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f]")
+# What begins a paragraph of its own although no blank line stands before it.
+BEGINS = re.compile(r"\s*([-*>#|] |\d+\. |\||```|\$\$|#+ )")
 
 # Python 3.11's own parser fails now and then when two threads are in it.
 ONE_AT_A_TIME = threading.Lock()
@@ -273,22 +277,30 @@ def _built(raws: list[_Raw]) -> Iterator[Cell]:
 
 
 def _prose(raw: _Raw) -> str:
-    """Markdown; a line that ends between two Chinese characters is joined to the next."""
+    """Markdown; in Chinese a line's end is a space only where one would be written."""
     text = raw.comment()
     if not text:
         raise raw.fault("the md cell is empty")
+    if raw.language != "zh":
+        return text
     lines = text.split("\n")
     joined = [lines[0]]
     fenced = lines[0].startswith("```")
     for line in lines[1:]:
-        before = joined[-1]
-        plain = not fenced and before and line
-        if plain and WIDE.match(before[-1]) and WIDE.match(line[0]):
-            joined[-1] = before + line
+        before, begun = joined[-1], line.strip()
+        plain = not fenced and before and begun and not BEGINS.match(line)
+        if plain and not before.endswith("  ") and _tight(before[-1], begun[0]):
+            joined[-1] = before + begun
         else:
             joined.append(line)
         fenced ^= line.startswith("```")
     return "\n".join(joined)
+
+
+def _tight(left: str, right: str) -> bool:
+    """Whether two characters stand beside each other without a space."""
+    both = WIDE.match(left) and WIDE.match(right)
+    return bool(both or MARK.match(left) or MARK.match(right))
 
 
 def _formula(raw: _Raw) -> Formula:

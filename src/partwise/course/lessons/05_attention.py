@@ -129,8 +129,13 @@ def softmax(s):
 for width in (1, 16, 64, 256):
     q, k = rng.normal(size=(500, width)), rng.normal(size=(500, 16, width))
     dots = (k @ q[:, :, None])[..., 0]  # (500, 16)
-    raw, scaled = softmax(dots).max(-1).mean(), softmax(dots / math.sqrt(width)).max(-1).mean()
-    print(f"d_k {width:3}: spread {dots.std():5.2f}   largest share {raw:.2f}, scaled {scaled:.2f}")
+    raw, scaled = (
+        softmax(dots).max(-1).mean(),
+        softmax(dots / math.sqrt(width)).max(-1).mean(),
+    )
+    print(
+        f"d_k {width:3}: spread {dots.std():5.2f}   largest share {raw:.2f}, scaled {scaled:.2f}"
+    )
 
 # %% [md zh] root-read
 # $d_k$ 个独立的积相加，标准差是 $\sqrt{d_k}$。
@@ -213,7 +218,9 @@ print("one head:", moved.round(3))
 ids = val_ids[:12]
 other = ids.copy()
 other[-1] = (other[-1] + 1) % config.vocab_size
-moved = np.abs(observe(model, other)["logits"] - observe(model, ids)["logits"]).max(axis=-1)
+moved = np.abs(observe(model, other)["logits"] - observe(model, ids)["logits"]).max(
+    axis=-1
+)
 print("model:   ", moved.round(3))
 
 # %% [md zh] own-why

@@ -132,8 +132,12 @@ for causal in (True, False):
     net, draws = pw.GPT(replace(shape, causal=causal)), np.random.default_rng(1)
     optimizer = torch.optim.AdamW(net.parameters(), lr=5e-3)
     for _ in range(200):
-        at = torch.tensor(draws.integers(0, len(row) - 17, 16))[:, None] + torch.arange(17)
-        loss = cross_entropy(net(row[at[:, :-1]]).flatten(0, 1), row[at[:, 1:]].flatten())
+        at = torch.tensor(draws.integers(0, len(row) - 17, 16))[
+            :, None
+        ] + torch.arange(17)
+        loss = cross_entropy(
+            net(row[at[:, :-1]]).flatten(0, 1), row[at[:, 1:]].flatten()
+        )
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -249,8 +253,14 @@ source = torch.tensor([padded([*row, END], 13, PAD) for row in spelled])
 reads = torch.tensor([padded([START, *row], 4, PAD) for row in digits])
 says = torch.tensor([padded([*row, END], 4, -100) for row in digits])
 names = [*signs, "PAD", "START", "END"]
-for title, row in (("encoder reads", source), ("decoder reads", reads), ("must say", says)):
-    print(f"{title:14}", *(names[i] for i in row[0].tolist() if i not in (PAD, -100)))
+for title, row in (
+    ("encoder reads", source),
+    ("decoder reads", reads),
+    ("must say", says),
+):
+    print(
+        f"{title:14}", *(names[i] for i in row[0].tolist() if i not in (PAD, -100))
+    )
 
 # %% [md zh] train-it
 # 解码器读的和要说的又是错开一位，与 GPT 一模一样。900 对用来训练，99 对它从没见过（约需 5 至 10 秒）：
@@ -274,13 +284,18 @@ translator = pw.Seq2Seq(
         embedding_dropout=0.0,
     )
 )
-optimizer, draws = torch.optim.AdamW(translator.parameters()), np.random.default_rng(1)
+optimizer, draws = (
+    torch.optim.AdamW(translator.parameters()),
+    np.random.default_rng(1),
+)
 for step in range(350):
     for group in optimizer.param_groups:
         group["lr"] = 6e-3 * min(1, (step + 1) / 20) * (1 - step / 350)
     at = torch.tensor(draws.integers(0, 900, 64))
     logits = translator(source[at], reads[at])
-    loss = cross_entropy(logits.flatten(0, 1), says[at].flatten(), ignore_index=-100)
+    loss = cross_entropy(
+        logits.flatten(0, 1), says[at].flatten(), ignore_index=-100
+    )
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -364,7 +379,12 @@ answer = translate(numeral)
 row = torch.tensor([[*(codes[c] for c in numeral), END]])
 begun = torch.tensor([[START, *(codes[c] for c in answer)]])
 looked = alignment(translator, row, begun)[0].numpy()
-show(looked, rows=[*answer, "END"], cols=[*numeral, "END"], title=f"{numeral} -> {answer}")
+show(
+    looked,
+    rows=[*answer, "END"],
+    cols=[*numeral, "END"],
+    title=f"{numeral} -> {answer}",
+)
 print(looked.shape, looked.sum(-1).round(3))
 
 # %% [widget] alignment
@@ -375,7 +395,7 @@ print(looked.shape, looked.sum(-1).round(3))
 # %% [md zh] which
 # ## 今天为什么大多只用解码器
 #
-# **今天为什么大多只用解码器？** 把原文和译文接成一行，前面加掩码，一叠块也能翻译：
+# 把原文和译文接成一行，前面加掩码，一叠块也能翻译：
 # 我们在 7640 对法英界面文字上各训练一个差不多大的模型（一个种子，`docs/translate.md`），
 # 编码器加解码器得 32.9 BLEU，只用解码器得 31.8：差得不多，一个种子也不足以分高下。
 #
@@ -386,7 +406,7 @@ print(looked.shape, looked.sum(-1).round(3))
 # %% [md en] which
 # ## Why most are decoder-only today
 #
-# **Why are most models decoder-only today?** With source and target in one row and the mask on, one
+# With source and target in one row and the mask on, one
 # stack can translate too. On 7,640 pairs of French and English interface texts we trained two
 # models of about the same size (one seed, `docs/translate.md`): encoder and decoder 32.9 BLEU,
 # decoder-only 31.8. That is close, and one seed cannot decide it.

@@ -41,7 +41,9 @@ from partwise.model.parameters import count_parameters
 
 below = None
 for rung in rungs():
-    print(f"{rung.number} {rung.name:12} {count_parameters(rung.model):10,} parameters")
+    print(
+        f"{rung.number} {rung.name:12} {count_parameters(rung.model):10,} parameters"
+    )
     for change in changes(below, rung):
         print(f"     {change}")
     below = rung
@@ -184,7 +186,10 @@ def judge(before, after):
 
 for rung in range(1, 5):
     low, high = judge(losses[rung - 1], losses[rung])
-    print(f"{rung} -> {rung + 1}: {low:+.3f} … {high:+.3f}", "noise" if low < 0 < high else "")
+    print(
+        f"{rung} -> {rung + 1}: {low:+.3f} … {high:+.3f}",
+        "noise" if low < 0 < high else "",
+    )
 
 # %% [solution] judge
 from partwise.ladder.statistics import t_quantile
@@ -198,7 +203,10 @@ def judge(before, after):
 
 for rung in range(1, 5):
     low, high = judge(losses[rung - 1], losses[rung])
-    print(f"{rung} -> {rung + 1}: {low:+.3f} … {high:+.3f}", "noise" if low < 0 < high else "")
+    print(
+        f"{rung} -> {rung + 1}: {low:+.3f} … {high:+.3f}",
+        "noise" if low < 0 < high else "",
+    )
 
 # %% [check] judge
 easy = np.array([2.0, 2.5, 3.0])
@@ -285,9 +293,10 @@ import torch
 from partwise.ladder.knockout import silenced
 from partwise.model.presets import preset
 
-ids = torch.tensor(tokenizer.encode(text).astype(np.int64))
+letters = sorted(set(text))
+ids = torch.tensor([letters.index(letter) for letter in text])
 cut = int(0.9 * len(ids))
-base = replace(preset("ladder-4"), vocab_size=tokenizer.vocab_size)
+base = replace(preset("ladder-4"), vocab_size=len(letters))
 
 
 def batch(rng, low, high, size):
@@ -312,7 +321,9 @@ def train(config, seed, steps=300):
 
 @torch.no_grad()
 def judge_model(model):
-    return loss_of(model, *batch(np.random.default_rng(0), cut, len(ids), 1000)).item()
+    return loss_of(
+        model, *batch(np.random.default_rng(0), cut, len(ids), 1000)
+    ).item()
 
 
 for seed in (1, 2):
@@ -320,7 +331,9 @@ for seed in (1, 2):
     here = judge_model(whole)
     with silenced(whole, "feedforward"):
         removed = judge_model(whole) - here
-    without = judge_model(train(replace(base, feedforward="none", feedforward_output=True), seed))
+    without = judge_model(
+        train(replace(base, feedforward="none", feedforward_output=True), seed)
+    )
     print(f"seed {seed}: whole {here:.2f}, removed now {removed:+.2f}, ", end="")
     print(f"trained without {without - here:+.2f}")
 

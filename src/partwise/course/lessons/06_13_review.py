@@ -34,10 +34,14 @@ import torch
 ids = tokenizer.encode(text)[:12]
 stream = torch.tensor(observe(model, ids)["embedding"], dtype=torch.float32)[None]
 pushed = stream.clone()
-pushed[0, 5] += torch.randn(stream.shape[-1], generator=torch.Generator().manual_seed(1))
+pushed[0, 5] += torch.randn(
+    stream.shape[-1], generator=torch.Generator().manual_seed(1)
+)
 first = model.blocks[0]
 with torch.no_grad():
-    by_ffn = (first.feedforward(pushed) - first.feedforward(stream))[0].abs().amax(-1)
+    by_ffn = (
+        (first.feedforward(pushed) - first.feedforward(stream))[0].abs().amax(-1)
+    )
 print("feed-forward moves:", np.flatnonzero(by_ffn > 1e-6))
 
 # %% [check] push

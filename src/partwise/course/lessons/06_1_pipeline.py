@@ -71,7 +71,9 @@ print(ids, ids.shape)
 
 # %% [code] embed
 E = weights["token_embedding.weight"]  # (V, d)
-table = weights.get("position_embedding.weight")  # (context, d), where places are learned
+table = weights.get(
+    "position_embedding.weight"
+)  # (context, d), where places are learned
 P = np.zeros((L, d)) if table is None else table[:L]
 O = np.eye(V)[ids]  # (L, V): one 1 a row
 X = O @ E + P  # (L, d)
@@ -99,7 +101,9 @@ print("as in the model:", np.allclose(X, seen["embedding"], atol=1e-5))
 for name, value in seen.items():
     first = name.startswith("block.0.") or not name.startswith("block.")
     if first or name.endswith(".output"):
-        print(f"{name:28} {value.shape!s:14} mean {value.mean():6.2f}  spread {value.std():6.2f}")
+        print(
+            f"{name:28} {value.shape!s:14} mean {value.mean():6.2f}  spread {value.std():6.2f}"
+        )
 
 # %% [md zh] walk-read
 # 看形状那一列：除了注意力的份额 `(头, L, L)` 和最后的 `logits`，处处都是 $(L, d)$。
@@ -127,7 +131,9 @@ shapes = [
 print("same parts in all blocks:", all(one == shapes[0] for one in shapes))
 inside = sum(int(np.prod(shape)) for shape in shapes[0].values())
 whole = sum(w.size for w in weights.values())
-print(f"{N} blocks of {inside:,} numbers: {N * inside / whole:.1%} of all {whole:,}")
+print(
+    f"{N} blocks of {inside:,} numbers: {N * inside / whole:.1%} of all {whole:,}"
+)
 up = [weights[f"blocks.{i}.feedforward.up.weight"] for i in (0, N - 1)]
 print("same numbers:", np.array_equal(*up))
 
@@ -172,7 +178,11 @@ for name in ("gpt2", "gpt2-xl", "llama-65b", "gpt3-175b"):
 from partwise import reference
 
 x = seen[f"block.{N - 1}.output"]  # (L, d)
-H = reference.norm(config, reference.part(weights, "final_norm"), x) if config.final_norm else x
+H = (
+    reference.norm(config, reference.part(weights, "final_norm"), x)
+    if config.final_norm
+    else x
+)
 W_U = E if config.tie_embeddings else weights["head.weight"]  # (V, d)
 b_U = weights.get("head.bias", np.zeros(V))
 Z = H @ W_U.T + b_U  # (L, V)

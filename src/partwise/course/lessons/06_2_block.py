@@ -69,12 +69,16 @@ x = seen["embedding"]  # stage 1: (L, d)
 
 gamma = w.get("norm1.weight", 1.0)
 beta, eps = w.get("norm1.bias", 0.0), config.norm_eps
-mu = x.mean(axis=-1, keepdims=True) if config.norm == "layernorm" else 0.0  # RMSNorm: no centring
+mu = (
+    x.mean(axis=-1, keepdims=True) if config.norm == "layernorm" else 0.0
+)  # RMSNorm: no centring
 var = ((x - mu) ** 2).mean(axis=-1, keepdims=True)
 u = gamma * (x - mu) / np.sqrt(var + eps) + beta  # stage 2: (L, d)
 
 print("spread of each token before:", x.std(axis=-1)[:6].round(3))
-print("and after, gamma aside:     ", ((u - beta) / gamma).std(axis=-1)[:6].round(3))
+print(
+    "and after, gamma aside:     ", ((u - beta) / gamma).std(axis=-1)[:6].round(3)
+)
 if "block.0.norm1" in seen:
     print("as in the model:", np.allclose(u, seen["block.0.norm1"], atol=1e-4))
 
@@ -106,8 +110,13 @@ def attention(u):  # (L, d) -> (L, d)
 
 a = attention(u)  # stage 3
 x1 = x + a  # stage 4
-print("as in the model:", np.allclose(x1, seen.get("block.0.residual1", x1), atol=1e-4))
-print(f"size of x {np.sqrt((x**2).mean()):.2f}, of what is added {np.sqrt((a**2).mean()):.2f}")
+print(
+    "as in the model:",
+    np.allclose(x1, seen.get("block.0.residual1", x1), atol=1e-4),
+)
+print(
+    f"size of x {np.sqrt((x**2).mean()):.2f}, of what is added {np.sqrt((a**2).mean()):.2f}"
+)
 
 # %% [md zh] think-why
 # ## 第 5、6、7 站：再归一化，各自思考，再加
@@ -138,13 +147,22 @@ def phi(h):
 
 
 v = reference.norm(config, reference.part(w, "norm2"), x1)  # stage 5
-W_1, W_2 = w["feedforward.up.weight"].T, w["feedforward.down.weight"].T  # (d, 4d) and (4d, d)
+W_1, W_2 = (
+    w["feedforward.up.weight"].T,
+    w["feedforward.down.weight"].T,
+)  # (d, 4d) and (4d, d)
 b_1, b_2 = w.get("feedforward.up.bias", 0.0), w.get("feedforward.down.bias", 0.0)
 hidden = phi(v @ W_1 + b_1)  # (L, 4d)
 f = hidden @ W_2 + b_2  # stage 6: (L, d)
-print(f"{v.shape} -> {hidden.shape} -> {f.shape}; asleep (0): {(hidden == 0).mean():.0%}")
+print(
+    f"{v.shape} -> {hidden.shape} -> {f.shape}; asleep (0): {(hidden == 0).mean():.0%}"
+)
 same = np.allclose(f, seen["block.0.feedforward"], atol=1e-4)
-print("as in the model:", same, "" if same else f"(its activation is {config.feedforward})")
+print(
+    "as in the model:",
+    same,
+    "" if same else f"(its activation is {config.feedforward})",
+)
 
 # %% [md zh] asleep
 # 打印出来的“asleep”值得一看：对每个词元，$4d$ 个隐藏特征里有很大一部分是 0。
@@ -253,9 +271,15 @@ def size(x):
     return np.sqrt((x**2).mean())
 
 
-stream, sizes = seen["embedding"], {"stream": [], "attention": [], "feed-forward": []}
+stream, sizes = (
+    seen["embedding"],
+    {"stream": [], "attention": [], "feed-forward": []},
+)
 for i in range(config.n_layers):
-    added = [seen.get(f"block.{i}.{part}", np.zeros(1)) for part in ("attention", "feedforward")]
+    added = [
+        seen.get(f"block.{i}.{part}", np.zeros(1))
+        for part in ("attention", "feedforward")
+    ]
     for name, value in zip(sizes, [stream, *added], strict=True):
         sizes[name].append(size(value))
     print(

@@ -45,7 +45,14 @@ from dataclasses import replace
 from partwise.model.parameters import parameters_by_part
 
 for h in (1, 2, 4, 8):
-    c = replace(config, d_model=64, n_heads=h, n_kv_heads=None, head_dim=None, position="learned")
+    c = replace(
+        config,
+        d_model=64,
+        n_heads=h,
+        n_kv_heads=None,
+        head_dim=None,
+        position="learned",
+    )
     print(
         f"h = {h}: d_k = {c.head_size:2}, attention {parameters_by_part(c)['attention']:,} parameters"
     )
@@ -69,7 +76,9 @@ for h in (1, 2, 4, 8):
 
 # %% [code] split
 L, h, d_k = 3, 2, 4
-table = np.arange(L * h * d_k).reshape(L, h * d_k)  # row 0 holds 0..7, row 1 8..15, row 2 16..23
+table = np.arange(L * h * d_k).reshape(
+    L, h * d_k
+)  # row 0 holds 0..7, row 1 8..15, row 2 16..23
 
 
 def split(table, h):
@@ -218,7 +227,9 @@ for i in range(config.n_heads):
 # %% [code] reach
 qkv = weights["blocks.0.attention.qkv.weight"]
 W_Q = qkv[: config.n_heads * config.head_size].T  # (d, heads * head size)
-moved = split(W_Q, config.n_heads)[:, 0]  # how every head's query answers to feature 0
+moved = split(W_Q, config.n_heads)[
+    :, 0
+]  # how every head's query answers to feature 0
 print(
     "heads that feature 0 reaches:",
     int((np.abs(moved).max(axis=-1) > 0).sum()),

@@ -42,7 +42,9 @@ def norm(x):
 
 
 def attention(x):
-    return reference.attention(config, reference.part(w, "attention"), norm(x)[None])[0]
+    return reference.attention(
+        config, reference.part(w, "attention"), norm(x)[None]
+    )[0]
 
 
 def feedforward(x):
@@ -108,9 +110,14 @@ print(np.allclose(feedforward(P @ x), P @ feedforward(x), atol=1e-5))
 # %% [code] mean
 rng = np.random.default_rng(2)
 V = rng.normal(size=(L, 8))
-A = reference.softmax(np.where(np.tril(np.ones((L, L))) == 1, rng.normal(size=(L, L)), -np.inf))
+A = reference.softmax(
+    np.where(np.tril(np.ones((L, L))) == 1, rng.normal(size=(L, L)), -np.inf)
+)
 Y = A @ V
-inside = [(V[: t + 1].min(0) - 1e-9 <= Y[t]) & (Y[t] <= V[: t + 1].max(0) + 1e-9) for t in range(L)]
+inside = [
+    (V[: t + 1].min(0) - 1e-9 <= Y[t]) & (Y[t] <= V[: t + 1].max(0) + 1e-9)
+    for t in range(L)
+]
 print("every feature between the smallest and the largest seen:", np.all(inside))
 
 # %% [md zh] fair
@@ -133,7 +140,13 @@ from partwise.ladder.knockout import parts, silenced
 
 whole = val_loss()
 print(f"whole model            {whole:.2f}")
-for part in ("block.0.attention", "attention", "block.0.feedforward", "feedforward", "positions"):
+for part in (
+    "block.0.attention",
+    "attention",
+    "block.0.feedforward",
+    "feedforward",
+    "positions",
+):
     if part in parts(model):
         with silenced(model, part):
             print(f"without {part:20} {val_loss():.2f}")
@@ -206,7 +219,13 @@ from partwise.model.presets import preset
 
 
 def block_share(c):
-    d, h, g, d_k, d_ff = c.d_model, c.n_heads, c.key_value_heads, c.head_size, c.inner_width
+    d, h, g, d_k, d_ff = (
+        c.d_model,
+        c.n_heads,
+        c.key_value_heads,
+        c.head_size,
+        c.inner_width,
+    )
     attention = 4 * d * d
     feedforward = 2 * d * d_ff
     return feedforward / (attention + feedforward)
@@ -225,7 +244,13 @@ from partwise.model.presets import preset
 
 
 def block_share(c):
-    d, h, g, d_k, d_ff = c.d_model, c.n_heads, c.key_value_heads, c.head_size, c.inner_width
+    d, h, g, d_k, d_ff = (
+        c.d_model,
+        c.n_heads,
+        c.key_value_heads,
+        c.head_size,
+        c.inner_width,
+    )
     attention = 2 * d * h * d_k + 2 * d * g * d_k
     feedforward = (3 if c.feedforward == "swiglu" else 2) * d * d_ff
     return feedforward / (attention + feedforward)

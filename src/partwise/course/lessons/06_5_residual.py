@@ -56,7 +56,9 @@ g_x = g_y + g_y @ J
 
 # Believe it only when measured: move each x_j a little, and see what becomes of g_y · y.
 step = 1e-6
-measured = [(g_y @ ((x + e) + f(x + e) - x - f(x))) / step for e in step * np.eye(d)]
+measured = [
+    (g_y @ ((x + e) + f(x + e) - x - f(x))) / step for e in step * np.eye(d)
+]
 print(g_x.round(4), "measured:", np.round(measured, 4))
 
 # %% [md zh] deep-why

@@ -38,7 +38,11 @@
 # %% [code] mean
 L, d = 4, 6
 rng = np.random.default_rng(7)
-x = rng.normal(loc=[[0.0], [5.0], [0.0], [-2.0]], scale=[[1.0], [1.0], [30.0], [0.1]], size=(L, d))
+x = rng.normal(
+    loc=[[0.0], [5.0], [0.0], [-2.0]],
+    scale=[[1.0], [1.0], [30.0], [0.1]],
+    size=(L, d),
+)
 mu = x.mean(axis=-1, keepdims=True)  # (L, 1)
 print(x.round(1))
 print("means:", mu.ravel().round(2))
@@ -69,7 +73,8 @@ print(
     "the same, 100 times as large and moved by 7:",
     np.allclose(
         y,
-        ((100 * x + 7) - (100 * x + 7).mean(-1, keepdims=True)) / (100 * x).std(-1, keepdims=True),
+        ((100 * x + 7) - (100 * x + 7).mean(-1, keepdims=True))
+        / (100 * x).std(-1, keepdims=True),
         atol=1e-2,
     ),
 )
@@ -92,7 +97,9 @@ print(
 # %% [code] gammas
 for name, w in weights.items():
     if "norm" in name and name.endswith("weight") and w.shape == (config.d_model,):
-        print(f"{name:24} smallest {w.min():5.2f}   mean {w.mean():5.2f}   largest {w.max():5.2f}")
+        print(
+            f"{name:24} smallest {w.min():5.2f}   mean {w.mean():5.2f}   largest {w.max():5.2f}"
+        )
 
 # %% [md zh] batch-why
 # ## BatchNorm：对一批里所有词元的同一个特征
@@ -109,7 +116,9 @@ for name, w in weights.items():
 
 # %% [code] batch
 def layer_norm(x):
-    return (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(x.var(axis=-1, keepdims=True) + 1e-5)
+    return (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(
+        x.var(axis=-1, keepdims=True) + 1e-5
+    )
 
 
 def batch_norm(x):
@@ -215,7 +224,11 @@ else:
         en="It differs from torch.nn.LayerNorm. Mean and variance both take axis=-1 with keepdims=True, so "
         "that they are taken off row by row.",
     )
-_left = [name for name in vars(_norm) if "running" in name or name in ("momentum", "training")]
+_left = [
+    name
+    for name in vars(_norm)
+    if "running" in name or name in ("momentum", "training")
+]
 expect(
     not _left,
     zh=f"还留着 {'、'.join(_left)}。LayerNorm 什么也不用记，训练和推理是同一个函数：连同 if 一起删掉。",

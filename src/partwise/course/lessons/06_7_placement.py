@@ -32,7 +32,9 @@ W = rng.normal(size=(d, d)) / np.sqrt(d)
 
 
 def layer_norm(x):
-    return (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(x.var(axis=-1, keepdims=True) + 1e-5)
+    return (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(
+        x.var(axis=-1, keepdims=True) + 1e-5
+    )
 
 
 def f(x):
@@ -170,7 +172,9 @@ def race(norm, initialisation, steps=60, layers=24):
         starts = torch.randint(len(ids) - 33, (8,))
         rows = torch.stack([ids[i : i + 33] for i in starts])  # (8, 33)
         logits = racer(rows[:, :-1])
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
+        loss = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), rows[:, 1:].flatten()
+        )
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -178,7 +182,9 @@ def race(norm, initialisation, steps=60, layers=24):
     return losses
 
 
-curves = {f"{i}, {n}": race(n, i) for i in ("fan_in", "normal") for n in ("pre", "post")}
+curves = {
+    f"{i}, {n}": race(n, i) for i in ("fan_in", "normal") for n in ("pre", "post")
+}
 for name, losses in curves.items():
     print(f"{name:13} last ten steps: {np.mean(losses[-10:]):.2f}")
 plot(curves, xlabel="step", ylabel="training loss")

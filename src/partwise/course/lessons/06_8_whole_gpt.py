@@ -24,7 +24,9 @@
 for name, w in weights.items():
     if not name.startswith("blocks.") or name.startswith("blocks.0."):
         print(f"{name:36} {w.shape}")
-print(f"blocks.0 … blocks.{config.n_layers - 1}; {sum(w.size for w in weights.values()):,} numbers")
+print(
+    f"blocks.0 … blocks.{config.n_layers - 1}; {sum(w.size for w in weights.values()):,} numbers"
+)
 
 # %% [md zh] inventory-read
 # 这张单子就是全部家当：没有程序，只有名字和数组。
@@ -119,7 +121,11 @@ print(norm(x, "blocks.0.norm1").std(-1).mean().round(3))
 T, d_k = len(ids), config.head_size
 rows = linear(norm(x, "blocks.0.norm1"), "blocks.0.attention.qkv")
 rows = rows.reshape(T, -1, d_k)
-Q, K, V = rows[:, 0], rows[:, config.n_heads], rows[:, config.n_heads + config.key_value_heads]
+Q, K, V = (
+    rows[:, 0],
+    rows[:, config.n_heads],
+    rows[:, config.n_heads + config.key_value_heads],
+)
 M = np.where(np.triu(np.ones((T, T), bool), 1), -np.inf, 0)
 O = softmax(Q @ K.T / np.sqrt(d_k) + M) @ V
 print(Q.shape, K.shape, V.shape, "->", O.shape)
@@ -142,9 +148,14 @@ print(Q.shape, K.shape, V.shape, "->", O.shape)
 # %% [code] attention
 def rotate(x):
     half = config.head_size // 2
-    angle = np.arange(x.shape[1])[:, None] * config.rope_base ** (-np.arange(half) / half)
+    angle = np.arange(x.shape[1])[:, None] * config.rope_base ** (
+        -np.arange(half) / half
+    )
     a, b = x[..., :half], x[..., half:]
-    turned = [a * np.cos(angle) - b * np.sin(angle), b * np.cos(angle) + a * np.sin(angle)]
+    turned = [
+        a * np.cos(angle) - b * np.sin(angle),
+        b * np.cos(angle) + a * np.sin(angle),
+    ]
     return np.concatenate(turned, -1)
 
 
@@ -159,7 +170,9 @@ def attention(x, name):
         q, k = rotate(q), rotate(k)
     k, v = np.repeat(k, h // g, axis=0), np.repeat(v, h // g, axis=0)
     future = np.triu(np.ones((T, T), bool), 1)
-    scores = np.where(future, -np.inf, q @ k.swapaxes(1, 2) / np.sqrt(config.head_size))
+    scores = np.where(
+        future, -np.inf, q @ k.swapaxes(1, 2) / np.sqrt(config.head_size)
+    )
     heads = softmax(scores) @ v  # (h, T, d_k)
     return linear(heads.swapaxes(0, 1).reshape(T, -1), f"{name}.projection")
 
@@ -195,7 +208,9 @@ activations = {
     "relu": lambda z: np.maximum(z, 0),
     "relu2": lambda z: np.maximum(z, 0) ** 2,
     "gelu": gelu,
-    "gelu_tanh": lambda z: z * (1 + np.tanh(math.sqrt(2 / math.pi) * (z + 0.044715 * z**3))) / 2,
+    "gelu_tanh": lambda z: (
+        z * (1 + np.tanh(math.sqrt(2 / math.pi) * (z + 0.044715 * z**3))) / 2
+    ),
 }
 
 
@@ -209,7 +224,9 @@ def feedforward(x, name):
     return linear(z, f"{name}.down")
 
 
-print(config.feedforward, x.shape, "->", feedforward(x, "blocks.0.feedforward").shape)
+print(
+    config.feedforward, x.shape, "->", feedforward(x, "blocks.0.feedforward").shape
+)
 
 # %% [md zh] block
 # ## 一个完整的块
@@ -256,7 +273,9 @@ got = block(seen["embedding"], 0)
 
 
 def near(a, b):
-    return a.shape == b.shape and np.allclose(a, b, atol=1e-3 * max(1, abs(b).max()))
+    return a.shape == b.shape and np.allclose(
+        a, b, atol=1e-3 * max(1, abs(b).max())
+    )
 
 
 if expect(
@@ -312,7 +331,8 @@ print(mine.shape, f"largest difference {abs(mine - theirs).max():.1e}")
 
 # %% [check] gpt
 expect(
-    mine.shape == theirs.shape and abs(mine - theirs).max() < 1e-3 * max(1, abs(theirs).max()),
+    mine.shape == theirs.shape
+    and abs(mine - theirs).max() < 1e-3 * max(1, abs(theirs).max()),
     zh="logits 与 torch 的不同。先让上面“块”的练习通过；若已通过，"
     "说明你的模型有本课没写的零件（并行块、ALiBi、滑动窗口……），partwise/reference.py 里都有。",
     en="The logits differ from torch's. Pass the exercise of the block first; if it passes, your"
@@ -389,7 +409,7 @@ print(tokenizer.decode(written))
 # %% [md zh] guide
 # ## 读 nanoGPT 的两个文件
 #
-# **怎样读 nanoGPT 的两个文件。** 你已经写过一遍，读别人的就只是找对应：
+# 你已经写过一遍，读别人的就只是找对应：
 #
 # | 这里 | nanoGPT 的 `model.py` | 留意 |
 # |---|---|---|
@@ -408,7 +428,7 @@ print(tokenizer.decode(written))
 # %% [md en] guide
 # ## Reading nanoGPT's two files
 #
-# **How to read nanoGPT's two files.** You have written it once; reading is finding what matches:
+# You have written it once; reading is finding what matches:
 #
 # | here | `model.py` of nanoGPT | note |
 # |---|---|---|

@@ -24,7 +24,15 @@
 from partwise.model.parameters import count_parameters
 from partwise.model.presets import preset
 
-names = ["ladder-5", "ladder-6", "gpt2", "gpt2-xl", "gpt3-175b", "llama-65b", "palm-540b"]
+names = [
+    "ladder-5",
+    "ladder-6",
+    "gpt2",
+    "gpt2-xl",
+    "gpt3-175b",
+    "llama-65b",
+    "palm-540b",
+]
 print(f"{'':>10} {'N':>4} {'d':>6} {'h':>4} {'d_k':>4} {'parameters':>16}")
 for name in names:
     c = preset(name)
@@ -260,13 +268,17 @@ expect(
 P, D = count_parameters(preset("gpt3-175b")), 300e9
 C = 6 * P * D
 a_day = 312e12 * 0.4 * 86400
-print(f"GPT-3: {C:.2e} operations = {C / a_day / 365:.0f} years on one A100 at 40 % of its peak")
+print(
+    f"GPT-3: {C:.2e} operations = {C / a_day / 365:.0f} years on one A100 at 40 % of its peak"
+)
 
 from partwise.machine import measured
 
 P6, D6 = count_parameters(preset("ladder-6")), 5000 * 64 * 256
 here = measured().float32_flops
-print(f"rung 6: {6 * P6 * D6:.2e} operations = {6 * P6 * D6 / here / 3600:.1f} hours here, at best")
+print(
+    f"rung 6: {6 * P6 * D6:.2e} operations = {6 * P6 * D6 / here / 3600:.1f} hours here, at best"
+)
 
 # %% [md zh] compute-read
 # Brown 等（2020，附录 D）给出的 GPT-3 训练量是 $3.14 \times 10^{23}$，与我们算出的一致。
@@ -293,7 +305,9 @@ for g in (c.n_heads, c.key_value_heads):
     print(f"{g:2} key-value heads: {B / 1e9:5.2f} GB for one text of {T} tokens")
 weights_bytes = count_parameters(c) * b
 adam_bytes = count_parameters(c) * 16
-print(f"weights to speak with: {weights_bytes / 1e9:.0f} GB; to train: {adam_bytes / 1e9:,.0f} GB")
+print(
+    f"weights to speak with: {weights_bytes / 1e9:.0f} GB; to train: {adam_bytes / 1e9:,.0f} GB"
+)
 
 # %% [md zh] memory
 # ## 内存

@@ -28,7 +28,9 @@ ids = np.array([number[letter] for letter in mine])
 cut = int(0.9 * len(ids))
 train_ids, val_ids = ids[:cut], ids[cut:]
 V = len(letters)
-print(f"{len(mine):,} characters, {V} different; {cut:,} to learn from, the rest to judge by")
+print(
+    f"{len(mine):,} characters, {V} different; {cut:,} to learn from, the rest to judge by"
+)
 
 # %% [md zh] split
 # ## 取：一批文字
@@ -71,14 +73,14 @@ print(repr("".join(letters[i] for i in y[0])))
 # %% [md zh] about-loss
 # ## 算：损失
 #
-# **算损失**：模型给正确的下一个字符的概率是 $p_i$，损失是 $-\ln p_i$ 的平均。
+# 模型给正确的下一个字符的概率是 $p_i$，损失是 $-\ln p_i$ 的平均。
 # 刚初始化的模型什么都不知道，每个字符约得 $1/V$，损失约为 $\ln V$。
 # 这是训练的第一道检查：起点若远离 $\ln V$，多半是初始化或目标错位了。
 
 # %% [md en] about-loss
 # ## Compute: the loss
 #
-# **Compute**: the model gives the true next character the probability $p_i$; the loss is the mean
+# The model gives the true next character the probability $p_i$; the loss is the mean
 # of $-\ln p_i$. A fresh model knows nothing and gives each character about $1/V$, so its loss is
 # about $\ln V$. That is the first check of any training: a start far from $\ln V$ mostly means a
 # faulty initialisation or targets out of step.
@@ -91,7 +93,9 @@ print(repr("".join(letters[i] for i in y[0])))
 # caption.en = "Cross-entropy, in nats"
 
 # %% [code] loss
-small = pw.ModelConfig(vocab_size=V, context_length=T, n_layers=2, d_model=64, n_heads=4)
+small = pw.ModelConfig(
+    vocab_size=V, context_length=T, n_layers=2, d_model=64, n_heads=4
+)
 torch.manual_seed(1)
 net = pw.GPT(small)
 
@@ -111,13 +115,13 @@ expect(
 # %% [md zh] about-gradient
 # ## 求：梯度
 #
-# **求梯度**：`backward()` 给每个参数一个数：参数增加一点点，损失变多少。
+# `backward()` 给每个参数一个数：参数增加一点点，损失变多少。
 # 不信就试：把某个权重加 $\epsilon$ 再减 $\epsilon$，看损失差多少。
 
 # %% [md en] about-gradient
 # ## Take: the gradient
 #
-# **Take the gradient**: `backward()` gives each parameter one number: by how much the loss changes
+# `backward()` gives each parameter one number: by how much the loss changes
 # as the parameter grows a little. Try it: add $\epsilon$ to a weight, subtract $\epsilon$, and see
 # how far apart the losses are.
 
@@ -159,7 +163,7 @@ expect(
 # %% [md zh] about-adamw
 # ## 走：AdamW
 #
-# **走一小步**：最简单的是 $w - \eta g$。AdamW 改了三处：
+# 怎样走一小步？最简单的是 $w - \eta g$。AdamW 改了三处：
 #
 # 1. 不用这一步的梯度，用近来的平均 $m$，少受一批数据摆布；
 # 2. 除以近来梯度大小的平均 $\sqrt v$，于是每个参数的步长都差不多是 $\eta$，不论梯度大小；
@@ -170,7 +174,7 @@ expect(
 # %% [md en] about-adamw
 # ## Move: AdamW
 #
-# **Move**: the simplest is $w - \eta g$. AdamW differs in three ways:
+# How to move a little? The simplest is $w - \eta g$. AdamW differs in three ways:
 #
 # 1. not this step's gradient but a mean $m$ of recent ones, so that one batch has less say;
 # 2. divided by $\sqrt v$, a mean of their recent size, so that every parameter moves by about
@@ -231,9 +235,15 @@ def adamw(w, g, m, v, t, eta=1e-3, lam=0.1, beta_1=0.9, beta_2=0.95, epsilon=1e-
 # %% [check] adamw
 start = np.array([0.5, -0.2, 0.1])
 theirs = torch.tensor(start, requires_grad=True)
-judge = torch.optim.AdamW([theirs], lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+judge = torch.optim.AdamW(
+    [theirs], lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1
+)
 w_, m_, v_ = start.copy(), np.zeros(3), np.zeros(3)
-gradients = [np.array([3.0, -0.01, 0.2]), np.array([-1.0, 0.02, 0.2]), np.array([0.5, 0.01, -0.1])]
+gradients = [
+    np.array([3.0, -0.01, 0.2]),
+    np.array([-1.0, 0.02, 0.2]),
+    np.array([0.5, 0.01, -0.1]),
+]
 for t_, g_ in enumerate(gradients, start=1):
     theirs.grad = torch.tensor(g_)
     judge.step()
@@ -281,13 +291,13 @@ plot({"rate": [*warmup, *r]}, xlabel="step", ylabel="share of the peak")
 # %% [md zh] about-evaluate
 # ## 评：整个验证集
 #
-# **评**：在训练没读过的文字上算损失。
+# 在训练没读过的文字上算损失。
 # 用整个验证集，每个字符恰好预测一次，就没有运气成分；随机抽几批来估计，数字自己就会抖：
 
 # %% [md en] about-evaluate
 # ## Evaluate: the whole split
 #
-# **Evaluate**: the loss on text that training never reads. Over the whole validation split, with
+# Take the loss on text that training never reads. Over the whole validation split, with
 # each character predicted exactly once, there is no luck in the figure. A few random batches give
 # an estimate that trembles by itself:
 
@@ -299,7 +309,9 @@ def evaluate(net):
     total, count = 0.0, 0
     for start in range(0, len(val_ids) - 1, T):
         row = torch.tensor(val_ids[start : start + T + 1])[None]
-        total += cross_entropy(net(row[:, :-1])[0], row[0, 1:], reduction="sum").item()
+        total += cross_entropy(
+            net(row[:, :-1])[0], row[0, 1:], reduction="sum"
+        ).item()
         count += row.shape[1] - 1
     net.train()
     return total / count
@@ -311,7 +323,9 @@ for _ in range(20):
     rows = val_ids[rng.integers(0, len(val_ids) - T, 4)[:, None] + np.arange(T + 1)]
     rows = torch.tensor(rows)
     guesses.append(loss_of(net, rows[:, :-1], rows[:, 1:]).item())
-print(f"whole split {evaluate(net):.4f}; 20 estimates of 4 windows: sd {np.std(guesses):.4f}")
+print(
+    f"whole split {evaluate(net):.4f}; 20 estimates of 4 windows: sd {np.std(guesses):.4f}"
+)
 
 # %% [md zh] loop
 # ## 循环
@@ -328,13 +342,17 @@ print(f"whole split {evaluate(net):.4f}; 20 estimates of 4 windows: sd {np.std(g
 def begin(seed=1):
     torch.manual_seed(seed)
     net = pw.GPT(small)
-    return net, torch.optim.AdamW(net.parameters(), lr=0.0, betas=(0.9, 0.95), weight_decay=0.1)
+    return net, torch.optim.AdamW(
+        net.parameters(), lr=0.0, betas=(0.9, 0.95), weight_decay=0.1
+    )
 
 
 def rate(step, total, peak=4e-3, warmup=20):
     if step < warmup:
         return peak * (step + 1) / (warmup + 1)
-    return peak * (0.1 + 0.9 * (1 + math.cos(math.pi * (step - warmup) / (total - warmup))) / 2)
+    return peak * (
+        0.1 + 0.9 * (1 + math.cos(math.pi * (step - warmup) / (total - warmup))) / 2
+    )
 
 
 def train(net, optimizer, first, last, total):
@@ -354,7 +372,9 @@ net, optimizer = begin()
 for step in range(0, 300, 50):
     train(net, optimizer, step, step + 50, 300)
     judged[step + 50] = evaluate(net)
-    print(f"{step + 50:3}: train {np.mean(seen[-50:]):.3f}, validation {judged[step + 50]:.3f}")
+    print(
+        f"{step + 50:3}: train {np.mean(seen[-50:]):.3f}, validation {judged[step + 50]:.3f}"
+    )
 
 # %% [check] train
 expect(
@@ -394,7 +414,7 @@ print(write(net, mine[:1]))
 # %% [md zh] about-resume
 # ## 暂停与继续
 #
-# **暂停与继续**。要存下什么，才能从中间接着走，而且和没停过一样？
+# 要存下什么，才能从中间接着走，而且和没停过一样？
 #
 # **练习**：下面的 `resume` 只装回了权重。检查会让它先走 10 步、存档、再走 10 步，
 # 与一口气走 20 步的权重逐位比较。
@@ -402,7 +422,7 @@ print(write(net, mine[:1]))
 # %% [md en] about-resume
 # ## Pause and go on
 #
-# **Pause and go on.** What has to be kept, to go on from the middle as if nothing had happened?
+# What has to be kept, to go on from the middle as if nothing had happened?
 #
 # **Exercise**: `resume` below brings back the weights only. The check takes 10 steps, saves, takes
 # 10 more, and compares every bit with 20 steps in one go.
@@ -412,7 +432,11 @@ import copy
 
 
 def save(net, optimizer, step):
-    kept = {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
+    kept = {
+        "net": net.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "step": step,
+    }
     return copy.deepcopy(kept)
 
 
@@ -428,7 +452,11 @@ import copy
 
 
 def save(net, optimizer, step):
-    kept = {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
+    kept = {
+        "net": net.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "step": step,
+    }
     return copy.deepcopy(kept)
 
 

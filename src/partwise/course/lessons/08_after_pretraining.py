@@ -23,7 +23,12 @@
 from partwise.model.parameters import count_parameters
 from partwise.model.presets import preset
 
-read = {"ladder-6": 5000 * 64 * 256, "gpt2-xl": None, "gpt3-175b": 300e9, "llama-65b": 1.4e12}
+read = {
+    "ladder-6": 5000 * 64 * 256,
+    "gpt2-xl": None,
+    "gpt3-175b": 300e9,
+    "llama-65b": 1.4e12,
+}
 print(
     f"{'':>10} {'N':>3} {'d':>6} {'context':>7} {'tokens':>7} {'parameters':>16} {'read':>8} {'each':>5}"
 )
@@ -81,7 +86,10 @@ for name, D in read.items():
 # %% [code] bits
 L, c = 1.48, 1.0  # rung 6 as published: a token is a character, a byte here
 b = L / (c * math.log(2))
-print(f"rung 6: {b:.2f} bits a byte; a BPE model with 4 bytes a token and loss 3.0: ", end="")
+print(
+    f"rung 6: {b:.2f} bits a byte; a BPE model with 4 bytes a token and loss 3.0: ",
+    end="",
+)
 print(f"{3.0 / (4 * math.log(2)):.2f}")
 
 # %% [md zh] bits-read
@@ -124,10 +132,14 @@ new_ids = torch.tensor(new_ids[: -len(held)])
 
 def fine_tune(net, steps=120, lr=1e-3, seconds=8.0):
     rng, done = np.random.default_rng(1), 0
-    optimizer = torch.optim.AdamW([w for w in net.parameters() if w.requires_grad], lr=lr)
+    optimizer = torch.optim.AdamW(
+        [w for w in net.parameters() if w.requires_grad], lr=lr
+    )
     until = time.process_time() + seconds  # a large model takes fewer steps
     while done < steps and time.process_time() < until:
-        at = torch.tensor(rng.integers(0, len(new_ids) - T, 16))[:, None] + torch.arange(T + 1)
+        at = torch.tensor(rng.integers(0, len(new_ids) - T, 16))[
+            :, None
+        ] + torch.arange(T + 1)
         rows = new_ids[at]
         loss = cross_entropy(net(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
         optimizer.zero_grad()
@@ -139,7 +151,9 @@ def fine_tune(net, steps=120, lr=1e-3, seconds=8.0):
 
 def write(net):
     net.eval()
-    return complete(net, tokenizer, "\n", pw.SampleConfig(chars=120, temperature=0.7, seed=2))[0]
+    return complete(
+        net, tokenizer, "\n", pw.SampleConfig(chars=120, temperature=0.7, seed=2)
+    )[0]
 
 
 tuned = copy.deepcopy(model)
@@ -337,20 +351,26 @@ hated = int(np.bincount(old_ids).argmax())
 ask, say = 12, 16
 starts = np.random.default_rng(2).integers(0, len(old_ids) - 100, 64)
 losers = np.stack([old_ids[s : s + ask + say] for s in starts])
-without = [[i for i in old_ids[s + ask : s + 100] if i != hated][:say] for s in starts]
+without = [
+    [i for i in old_ids[s + ask : s + 100] if i != hated][:say] for s in starts
+]
 winners = np.concatenate([losers[:, :ask], np.array(without)], 1)
 winners, losers = torch.tensor(winners), torch.tensor(losers)
 
 
 def log_p(net, rows):
     """The log-probability of what follows the first `ask` tokens, (B,)."""
-    chances = log_softmax(net(rows[:, :-1]), -1).gather(-1, rows[:, 1:, None])[..., 0]
+    chances = log_softmax(net(rows[:, :-1]), -1).gather(-1, rows[:, 1:, None])[
+        ..., 0
+    ]
     return chances[:, ask - 1 :].sum(1)
 
 
 def share_hated(net):
     net.eval()
-    said = complete(net, tokenizer, "\n", pw.SampleConfig(chars=100, count=8, seed=1))
+    said = complete(
+        net, tokenizer, "\n", pw.SampleConfig(chars=100, count=8, seed=1)
+    )
     ids = tokenizer.encode("".join(said))
     return (ids == hated).mean(), said[0]
 
@@ -369,7 +389,8 @@ for step in range(20):
     optimizer.step()
     if step % 5 == 4:
         print(
-            f"{step + 1:2}: loss {loss.item():.3f}, winners {gain_w.mean().item():+.1f},", end=" "
+            f"{step + 1:2}: loss {loss.item():.3f}, winners {gain_w.mean().item():+.1f},",
+            end=" ",
         )
         print(f"losers {gain_l.mean().item():+.1f}")
     if time.process_time() > until:
@@ -377,7 +398,9 @@ for step in range(20):
 after = share_hated(polite)
 print(f"share of {tokenizer.decode([hated])!r}: {before[0]:.0%} -> {after[0]:.0%}")
 print(repr(after[1]))
-print(f"loss on the text: {val_loss(model, old_ids):.2f} -> {val_loss(polite, old_ids):.2f}")
+print(
+    f"loss on the text: {val_loss(model, old_ids):.2f} -> {val_loss(polite, old_ids):.2f}"
+)
 
 # %% [check] prefer
 expect(
