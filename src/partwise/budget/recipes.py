@@ -85,7 +85,7 @@ def _fast() -> Recipe:
         initialisation="zero_projection",
     )
     train = TrainConfig(
-        steps=2600,
+        steps=2800,
         batch_size=8,
         order="epochs",
         optimizer="muon",
@@ -103,7 +103,7 @@ def _fast() -> Recipe:
         schedule="linear",
         warmup_steps=20,
         min_lr_ratio=0.0,
-        eval_every=1300,
+        eval_every=1400,
     )
     return Recipe(model, train)
 
