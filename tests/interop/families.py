@@ -47,6 +47,9 @@ FAMILIES: dict[str, Any] = {
     "llama-2-linear": LlamaConfig(
         **LLAMA, rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0}
     ),
+    "llama-2-dynamic": LlamaConfig(
+        **LLAMA, rope_parameters={"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
+    ),
     "llama-3": LlamaConfig(**LLAMA, rope_parameters=LLAMA3, tie_word_embeddings=True),
     "llama-biases": LlamaConfig(**LLAMA, attention_bias=True, mlp_bias=True, head_dim=6),
     "mistral": MistralConfig(**LLAMA, sliding_window=5),

@@ -74,7 +74,8 @@ CONFIGS: list[tuple[str, dict[str, Any], list[str]]] = [
     ("llama-1", {"attention_bias": True}, ["layers.0.self_attn.q_proj.bias"]),
     ("llama-biases", {"attention_bias": False}, ["layers.0.self_attn.k_proj.bias", "left over"]),
     ("llama-biases", {"mlp_bias": False}, ["layers.0.mlp.down_proj.bias", "left over"]),
-    ("llama-1", {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, ["type=", "dynamic"]),
+    ("llama-1", {"rope_scaling": {"type": "longrope", "factor": 2.0}}, ["type=", "longrope"]),
+    ("mistral", {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, ["sliding_window=5"]),
     (
         "llama-1",
         {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}},
@@ -366,6 +367,12 @@ def test_weights_that_are_no_numbers_are_said(tmp_path: Path) -> None:
     with_tensors(tmp_path, lambda t: t["transformer.ln_f.bias"].fill_(float("nan")))
     (notice,) = read_folder(tmp_path).notices
     assert "final_norm.bias" in str(notice) and "NaN" in str(notice)
+
+
+def test_what_a_dynamic_scaling_does_not_do_here_is_said(tmp_path: Path) -> None:
+    whole(tmp_path, "llama-2-dynamic")
+    (notice,) = read_folder(tmp_path).notices
+    assert "beyond 24 tokens only" in str(notice)
 
 
 def test_an_empty_table_of_positions_says_nothing(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from typing import Any, Literal
 from partwise.interop.fields import Fields
 from partwise.interop.form import EVERYWHERE, differing
 from partwise.interop.gpt2 import ACTIVATIONS
-from partwise.interop.rope import rope_fields, rope_settings, rope_table
+from partwise.interop.rope import is_dynamic, rope_fields, rope_settings, rope_table
 from partwise.interop.rules import Rule, linear
+from partwise.messages import Notice
 from partwise.model.config import FeedForwardKind, ModelConfig
 
 
@@ -69,6 +70,10 @@ class LlamaForm:
         )
         if self.rope_table and rope_table(fields) is None:
             raise fields.refuse("rope_parameters", "rope_theta, rope_type, factor")
+        window = self._window(fields, n_layers)
+        if window is not None and is_dynamic(fields):
+            # With a window a model reads on past its context, where the scaling begins.
+            raise fields.refuse("sliding_window", Notice("none"), window)
         return ModelConfig(
             vocab_size=fields.get(int, "vocab_size"),
             context_length=fields.get(int, "max_position_embeddings"),
@@ -77,7 +82,7 @@ class LlamaForm:
             n_heads=n_heads,
             n_kv_heads=None if n_kv_heads == n_heads else n_kv_heads,
             head_dim=None if head_size is None or head_size * n_heads == width else head_size,
-            window=self._window(fields, n_layers),
+            window=window,
             qk_norm=self.qk_norm,
             qkv_bias=biased or self.attention_bias == "qkv",
             projection_bias=biased,

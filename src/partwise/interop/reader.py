@@ -10,6 +10,7 @@ from partwise.interop.fields import Fields, read_object
 from partwise.interop.form import Form
 from partwise.interop.forms import form_of
 from partwise.interop.origin import files_of_origin
+from partwise.interop.rope import is_dynamic
 from partwise.interop.tokenizer import FILE, read_tokenizer
 from partwise.interop.weights import listed, not_finite, opened, take
 from partwise.messages import Notice
@@ -69,6 +70,14 @@ def read_folder(folder: Path | str, tokenizer: Path | str | None = None) -> Impo
     weights = _weights(folder, form, config)
     broken = not_finite(weights)
     notices = read.notices
+    if is_dynamic(read_object(folder / CONFIG)):
+        notices += (
+            Notice(
+                "rope_type=dynamic stretches positions beyond {context:,} tokens only, further "
+                "than the model reads here, and is left out",
+                context=config.context_length,
+            ),
+        )
     if broken:
         notices += (
             Notice(

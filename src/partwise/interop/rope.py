@@ -5,13 +5,30 @@ from typing import Any, cast
 from partwise.interop.fields import Fields
 from partwise.model.config import ModelConfig, RopeScaling
 
-TYPES: dict[str, RopeScaling] = {"default": "none", "linear": "linear", "llama3": "llama3"}
+# A dynamic scaling begins beyond max_position_embeddings, which is as far as a model reads here.
+TYPES: dict[str, RopeScaling] = {
+    "default": "none",
+    "linear": "linear",
+    "llama3": "llama3",
+    "dynamic": "none",
+}
 
 
 def rope_table(fields: Fields) -> Fields | None:
     """What config.json says of rotary positions in a table; an empty one says nothing."""
     told = (fields.table(name) for name in ("rope_scaling", "rope_parameters"))
     return next((each for each in told if each is not None and each.values), None)
+
+
+def rope_type(table: Fields) -> str:
+    """The kind of scaling that such a table names."""
+    return table.get(str, "rope_type", "type", default="default")
+
+
+def is_dynamic(fields: Fields) -> bool:
+    """Whether positions are stretched more and more beyond the context."""
+    table = rope_table(fields)
+    return table is not None and rope_type(table) == "dynamic"
 
 
 def rope_settings(fields: Fields, *, base: float = 10000.0) -> dict[str, Any]:
@@ -38,7 +55,7 @@ def rope_settings(fields: Fields, *, base: float = 10000.0) -> dict[str, Any]:
         raise fields.refuse("partial_rotary_factor", 1.0)
     if table.get(float, "partial_rotary_factor", default=1.0) != 1.0:
         raise table.refuse("partial_rotary_factor", 1.0)
-    kind = table.get(str, "rope_type", "type", default="default")
+    kind = rope_type(table)
     if kind not in TYPES:
         name = "rope_type" if table.values.get("rope_type") is not None else "type"
         raise table.refuse(name, ", ".join(TYPES))
@@ -47,7 +64,7 @@ def rope_settings(fields: Fields, *, base: float = 10000.0) -> dict[str, Any]:
         "rope_base": fields.get(float, "rope_theta", default=base) if theta is None else theta,
         "rope_scaling": TYPES[kind],
     }
-    if kind != "default":
+    if kind in ("linear", "llama3"):
         settings["rope_factor"] = table.get(float, "factor")
     if kind == "llama3":
         settings["rope_low_frequency_factor"] = table.get(float, "low_freq_factor")

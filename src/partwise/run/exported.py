@@ -13,6 +13,8 @@ from partwise.messages import Notice, message
 from partwise.model.parameters import count_parameters
 from partwise.run.folder import Run
 from partwise.run.listing import find
+from partwise.text.byte import ByteTokenizer
+from partwise.text.char import CharTokenizer
 from partwise.training.checkpoint import Which
 
 
@@ -95,7 +97,9 @@ def export_run(
 
 
 def _as_it_came(run: Run) -> bool:
-    """Whether the tokenizer came with a model that was made elsewhere."""
+    """Whether the tokenizer came with a model that was made elsewhere; these two are ours."""
+    if isinstance(run.tokenizer(), CharTokenizer | ByteTokenizer):
+        return False
     return run.record.ancestor is not None and run.record.ancestor.origin != ""
 
 
