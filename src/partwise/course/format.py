@@ -2,6 +2,18 @@
 
 Code, solutions and checks stand as Python; everything else stands in comments, prose as Markdown
 and data as TOML. A fault is reported with the line that it stands on.
+
+| cell | holds |
+|---|---|
+| `[lesson]` | number, minutes, title; the first cell of a file |
+| `[md zh] id`, `[md en] id` | the same prose, in that order |
+| `[formula] id` | latex, code (id of the cell just below), names (symbol = expression), caption |
+| `[code] id` | Python; a `[solution] id` below makes it an exercise, a `[check] id` checks it |
+| `[quiz] id` | kind, question; options, items, or answer and expression; feedback for each |
+| `[widget] id` | name, label, and whatever the widget is given |
+| `[reading]` | items: title, where, look |
+
+What a reader reads is a table of zh and en: `title = {zh = "…", en = "…"}`, or `title.zh = "…"`.
 """
 
 import ast

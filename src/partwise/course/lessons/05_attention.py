@@ -134,7 +134,7 @@ for width in (1, 16, 64, 256):
         softmax(dots / math.sqrt(width)).max(-1).mean(),
     )
     print(
-        f"d_k {width:3}: spread {dots.std():5.2f}   largest share {raw:.2f}, scaled {scaled:.2f}"
+        f"d_k {width:3}: spread {dots.std():5.2f}, largest share {raw:.2f}, scaled {scaled:.2f}"
     )
 
 # %% [md zh] root-read

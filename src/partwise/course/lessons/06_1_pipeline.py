@@ -102,7 +102,7 @@ for name, value in seen.items():
     first = name.startswith("block.0.") or not name.startswith("block.")
     if first or name.endswith(".output"):
         print(
-            f"{name:28} {value.shape!s:14} mean {value.mean():6.2f}  spread {value.std():6.2f}"
+            f"{name:26} {value.shape!s:13} mean {value.mean():5.2f} spread {value.std():5.2f}"
         )
 
 # %% [md zh] walk-read
@@ -151,7 +151,7 @@ from partwise.model.presets import preset
 for name in ("gpt2", "gpt2-xl", "llama-65b", "gpt3-175b"):
     c = preset(name)
     print(
-        f"{name:10} N = {c.n_layers:3}  d = {c.d_model:6,}  {count_parameters(c) / 1e9:8.2f} billion"
+        f"{name:10} N = {c.n_layers:3}  d = {c.d_model:6,}  {count_parameters(c) / 1e9:6.2f} bn"
     )
 
 # %% [md zh] head-why

@@ -54,7 +54,7 @@ for h in (1, 2, 4, 8):
         position="learned",
     )
     print(
-        f"h = {h}: d_k = {c.head_size:2}, attention {parameters_by_part(c)['attention']:,} parameters"
+        f"h = {h}: d_k = {c.head_size:2}, parameters {parameters_by_part(c)['attention']:,}"
     )
 
 # %% [md zh] split-why
@@ -194,7 +194,7 @@ for i in range(config.n_heads):
     power = (band**2).sum(axis=0)
     own = power[i * size : (i + 1) * size].sum() / power.sum()
     print(
-        f"head {i}: {own:.0%} of its writing falls on its own {size} features, {size / d:.0%} of all"
+        f"head {i}: {own:.0%} of its writing is on its own {size} features ({size / d:.0%} of all)"
     )
 
 # %% [md zh] conv-why
@@ -266,7 +266,7 @@ print(f"loss with all heads: {whole:.3f}")
 for layer in range(config.n_layers):
     each = "  ".join(f"{c:+.3f}" for c in cost[layer])
     print(
-        f"block {layer}: heads one by one {each}   sum {cost[layer].sum():+.3f}, all at once {together[layer]:+.3f}"
+        f"block {layer}: {each}   sum {cost[layer].sum():+.3f}, all at once {together[layer]:+.3f}"
     )
 show(
     cost,

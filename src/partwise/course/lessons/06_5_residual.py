@@ -54,7 +54,7 @@ def f(x):
 J = (1 - np.tanh(x @ W)[:, None] ** 2) * W.T  # J[i, j] = d f_i / d x_j
 g_x = g_y + g_y @ J
 
-# Believe it only when measured: move each x_j a little, and see what becomes of g_y · y.
+# Do not trust it, measure: move each x_j a little, and see how g_y · y moves.
 step = 1e-6
 measured = [
     (g_y @ ((x + e) + f(x + e) - x - f(x))) / step for e in step * np.eye(d)

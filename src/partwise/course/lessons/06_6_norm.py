@@ -98,7 +98,7 @@ print(
 for name, w in weights.items():
     if "norm" in name and name.endswith("weight") and w.shape == (config.d_model,):
         print(
-            f"{name:24} smallest {w.min():5.2f}   mean {w.mean():5.2f}   largest {w.max():5.2f}"
+            f"{name:24} smallest {w.min():.2f}  mean {w.mean():.2f}  largest {w.max():.2f}"
         )
 
 # %% [md zh] batch-why

@@ -92,7 +92,7 @@ for size, expected in zip(c, a, strict=True):
     out = layer_norm(wide + size * rng.normal(size=wide.shape))
     found = (out * wide).mean()
     print(
-        f"c = {size:4}: one sublayer leaves {expected:.4f} (measured {found:.4f}), 96 leave {expected**96:.1e}"
+        f"c = {size:4}: one leaves {expected:.4f} (measured {found:.4f}), 96 {expected**96:.1e}"
     )
 
 # %% [md zh] left-read
