@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 
+from partwise import __version__
 from partwise.bench.cases import Case, Series, alternate, load, ratio
 from partwise.bench.training import RandomText, no_windows
 from partwise.machine import describe, git_state
@@ -372,6 +373,7 @@ def run(cases: list[Case], asked: argparse.Namespace) -> None:
     ]
     result = {
         "schema": 1,
+        "partwise": __version__,
         "git": git_state(),
         "machine": describe(),
         "threads": torch.get_num_threads(),

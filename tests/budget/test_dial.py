@@ -66,11 +66,17 @@ def test_sizes_far_too_large_are_not_measured() -> None:
     assert asked == index + 3 < len(SIZES)
 
 
+def test_a_small_text_gets_a_small_model_however_long_it_is_read() -> None:
+    index, _, _ = chosen(1e12, 3600, replace(FACTS, train_tokens=90_000))
+    assert inner_parameters(member(SIZES[index], 65).model) <= 5 * 90_000
+    assert chosen(1e12, 3600, replace(FACTS, train_tokens=10))[0] == 0
+
+
 def test_a_text_that_is_read_often_is_held_against_learning_by_heart() -> None:
     dropouts = [member(SIZES[2], 65, readings=times).model.dropout for times in (1, 5, 20)]
     assert dropouts == [0.0, 0.1, 0.2]
     decays = [member(SIZES[2], 65, readings=times).train.muon_weight_decay for times in (1, 5)]
-    assert decays[0] == 0 < decays[1]
+    assert decays[0] <= decays[1] == 0.1
 
 
 def test_it_says_what_it_chose_and_expects() -> None:

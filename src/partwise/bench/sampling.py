@@ -11,7 +11,7 @@ from partwise.model.config import ModelConfig
 from partwise.model.gpt import GPT
 from partwise.model.presets import preset
 from partwise.sampling.config import SampleConfig
-from partwise.sampling.generate import complete
+from partwise.sampling.generate import LONG, complete
 from partwise.text.byte import ByteTokenizer
 
 
@@ -38,6 +38,15 @@ def sampling_cases(seconds: float) -> list[Case]:
                     baseline=not cache,
                 )
             )
+        long = SampleConfig(tokens=LONG)
+        cases.append(
+            Case(
+                f"sampling {name}",
+                Notice("{model}, as it chooses for {tokens:,} tokens", model=name, tokens=LONG),
+                "tokens/s",
+                _Measurement(model, tokenizer, True, seconds, long),
+            )
+        )
     return cases
 
 
@@ -45,18 +54,23 @@ class _Measurement:
     """Samples whole stretches of the context's length until the time is up."""
 
     def __init__(
-        self, model: ModelConfig, tokenizer: ByteTokenizer, cache: bool, seconds: float
+        self,
+        model: ModelConfig,
+        tokenizer: ByteTokenizer,
+        cache: bool,
+        seconds: float,
+        config: SampleConfig | None = None,
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
-        self.cache = cache
+        self.config = config or SampleConfig(tokens=model.context_length, cache=cache)
         self.seconds = seconds
 
     def __call__(self) -> float:
         torch.manual_seed(1)
         gpt = GPT(self.model).eval()
-        stretch = self.model.context_length
-        config = SampleConfig(tokens=stretch, cache=self.cache)
+        config = self.config
+        stretch = config.tokens or 0
         tokens, began = 0, time.perf_counter()
         while True:
             complete(gpt, self.tokenizer, "\n", config)
