@@ -154,10 +154,8 @@ def test_the_race(tmp_path: Path) -> None:
         for start in depth.RACE_INITIALISATIONS
         for norm in depth.RACE_NORMS
     }
-    assert found["fan_in", "pre"] == pytest.approx(2.99, abs=0.06)
-    assert found["fan_in", "post"] == pytest.approx(3.38, abs=0.06)
-    assert abs(found["normal", "pre"] - found["normal", "post"]) < 0.06
-    assert found["normal", "pre"] == pytest.approx(2.92, abs=0.06)
+    assert found["fan_in", "post"] - found["fan_in", "pre"] > 0.1
+    assert abs(found["normal", "pre"] - found["normal", "post"]) < 0.1
 
 
 def race(norm: depth.StackNorm, start: Initialisation, cache: Path) -> float:

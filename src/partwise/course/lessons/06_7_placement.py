@@ -195,8 +195,8 @@ plot(curves, xlabel="step", ylabel="training loss")
 # label.en = "The race with 48 layers: pre-norm against post-norm, from either initialisation"
 
 # %% [md zh] race-read
-# `fan_in` 一组里，post-norm 落后了；48 层、120 步时差得更多（2.99 对 3.38，post-norm 卡住不动）。
-# `normal` 一组里，两者不分上下（2.92 对 2.93）。
+# `fan_in` 一组里，post-norm 落后了；`normal` 一组里，两者不分上下。
+# 上面的 48 层赛跑走得更久，差距看得更清楚。
 #
 # 所以“post-norm 训练不了深的模型”漏掉了条件。准确的说法是：
 # **post-norm 对初始化（和学习率的 warm-up）很挑剔，pre-norm 不挑。**
@@ -204,8 +204,8 @@ plot(curves, xlabel="step", ylabel="training loss")
 # 换个位置就不必操这些心，这才是今天大家用 pre-norm 的原因。
 
 # %% [md en] race-read
-# From `fan_in`, post-norm falls behind; with 48 layers and 120 steps by more (2.99 against 3.38, and
-# post-norm is stuck). From `normal` there is nothing between them (2.92 and 2.93).
+# From `fan_in`, post-norm falls behind; from `normal` there is nothing between them. The race of 48
+# layers above goes on for longer and shows it more clearly.
 #
 # So "post-norm cannot train deep models" leaves a condition out. More precisely: **post-norm is choosy
 # about initialisation (and warm-up), and pre-norm is not.** The paper of 2017 got by with warm-up; later
@@ -309,8 +309,8 @@ if expect(
 # question.zh = "看过赛跑之后，哪些说法站得住？"
 # question.en = "After the race, which of these stand?"
 # [[options]]
-# zh = "post-norm 从 `fan_in` 出发，深的时候学得慢，甚至卡住"
-# en = "From `fan_in`, deep post-norm learns slowly or gets stuck"
+# zh = "post-norm 从 `fan_in` 出发，深的时候学得慢"
+# en = "From `fan_in`, deep post-norm learns slowly"
 # right = true
 # feedback.zh = "对，实测如此。"
 # feedback.en = "Yes: measured."
