@@ -42,6 +42,10 @@ class RunError(PartwiseError):
     """A run folder that is missing, damaged, locked or of another version."""
 
 
+class GoneError(RunError):
+    """Something that was kept in memory for a while, and is no longer."""
+
+
 class StorageError(PartwiseError):
     """A file that cannot be written or read whole."""
 

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from partwise.errors import RunError
+from partwise.errors import GoneError
 from partwise.model.config import ModelConfig
 from partwise.model.gpt import GPT
 from partwise.model.trace import trace
@@ -20,10 +20,6 @@ from partwise.text.tokenizers import Tokenizer
 
 # What one trace may hold, and all that are kept together (bytes).
 MOST_BYTES = 2**30
-
-
-class GoneError(RunError):
-    """A trace that is no longer kept; the page reads its text again."""
 
 
 @dataclass(eq=False)
