@@ -77,6 +77,32 @@ MODELS: dict[str, tuple[ModelConfig, str]] = {
         "apertus",
     ),
 }
+# What each preset goes out as; a rung and PaLM have parts that no other program knows.
+FORMS_OF = {"gpt2": "gpt2", "gpt3": "gpt2", "llama": "llama", "llama2": "llama", "llama3": "llama"}
+UNKNOWN_PARTS = {"ladder": "head_bias=", "palm": "parallel="}
+
+
+def shrunk(name: str) -> ModelConfig:
+    """A preset's parts at a size that takes no time."""
+    known = PRESETS[name]
+    shared = 1 if known.key_value_heads == known.n_heads else 3
+    return replace(
+        known,
+        vocab_size=TOKENIZER.vocab_size,
+        context_length=16,
+        n_layers=2,
+        d_model=24,
+        n_heads=3,
+        n_kv_heads=None if shared == 1 else 1,
+        d_ff=None if known.d_ff is None else 40,
+        head_dim=None,
+    )
+
+
+MODELS |= {
+    f"the preset {name}": (shrunk(name), FORMS_OF[name.split("-")[0]])
+    for name in ("gpt2", "gpt3-1.3b", "llama-7b", "llama2-70b", "llama3-8b")
+}
 TEXT = "Hello,  World.\n\nABC  def !?\n"
 
 
@@ -207,6 +233,18 @@ def test_what_fits_no_form_is_refused_by_name(
         write(tmp_path / "out", GPT(unfit))
     assert f"{field}=" in str(refusal.value)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_goes_out_or_is_refused_by_a_part(name: str) -> None:
+    family = name.split("-")[0]
+    if family in UNKNOWN_PARTS:
+        with pytest.raises(InteropError, match=UNKNOWN_PARTS[family]):
+            form_for(PRESETS[name], name)
+    elif name == "small":
+        assert form_for(PRESETS[name], name).model_type == "apertus"
+    else:
+        assert form_for(PRESETS[name], name).model_type == FORMS_OF[family]
 
 
 def test_the_refusal_names_what_would_do() -> None:
