@@ -140,6 +140,15 @@ def test_completion_answers_also_while_a_cell_runs(tab: Tab) -> None:
     tab.until(lambda m: m["type"] == "kernel.done")
 
 
+def test_many_questions_at_once_lose_no_answer(tab: Tab) -> None:
+    code = "import time\nfor n in range(60):\n    print(n)\n    time.sleep(0.02)"
+    for _ in range(3):
+        tab.send("kernel.run", lesson="05", cell="count", code=code)
+        for _ in range(100):
+            tab.send("kernel.complete", lesson="05", ask="q", code="np.lins", cursor=7)
+        assert tab.until(lambda m: m["type"] == "kernel.done")["status"] == "ok"
+
+
 def test_a_flood_of_output_is_cut_and_stalls_nothing(studio: Live, tab: Tab) -> None:
     done, outputs = tab.run("flood", "for i in range(100_000): print('x' * 100)\nprint('end')")
     text = text_of(outputs)

@@ -4,11 +4,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from partwise.errors import PartwiseError, UsageError
 from partwise.messages import message
+
+# Bytes that take long enough to read for others to notice.
+LARGE = 1 << 20
 
 
 class Json(JSONResponse):
@@ -35,8 +39,10 @@ async def body(request: Request) -> dict[str, Any]:
     Raises:
         UsageError: it is none.
     """
+    data = await request.body()
     try:
-        value = json.loads(await request.body())
+        # A whole book is read beside the loop, which has others to answer.
+        value = json.loads(data) if len(data) < LARGE else await run_in_threadpool(json.loads, data)
     except (ValueError, RecursionError) as error:
         raise UsageError("the request is not JSON") from error
     if not isinstance(value, dict):

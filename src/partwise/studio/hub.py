@@ -4,9 +4,10 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
-from starlette.websockets import WebSocket, WebSocketState
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from partwise.messages import Language
 from partwise.studio.answers import finite
@@ -39,12 +40,14 @@ class Tab:
 
     async def write(self) -> None:
         """Send what is to be sent, until the connection ends."""
-        while True:
-            line = await self._queue.get()
-            if line is None:
-                await self.close(1013)
-                return
-            await self._socket.send_text(line)
+        # Who reads notices as well that the tab is gone, and ends this.
+        with suppress(WebSocketDisconnect, RuntimeError):
+            while True:
+                line = await self._queue.get()
+                if line is None:
+                    await self.close(1013)
+                    return
+                await self._socket.send_text(line)
 
     async def close(self, code: int) -> None:
         """End the connection."""

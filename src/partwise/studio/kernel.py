@@ -196,7 +196,7 @@ class Kernel:
         answer = asyncio.get_running_loop().create_future()
         self._asked[sent["header"]["msg_id"]] = answer
         try:
-            client.shell_channel.send(sent)
+            await _send(client, client.shell_channel, sent)
             content = await asyncio.wait_for(answer, COMPLETING)
         except (TimeoutError, Died):
             return nothing
@@ -341,21 +341,25 @@ class Kernel:
         if self._client is None:
             raise Died
         pending = _Pending(asyncio.get_running_loop().create_future(), asyncio.Event(), cell)
-        number = self._client.execute(
-            code,
-            silent=cell is None or quiet,
+        client, shown = self._client, cell is not None and not quiet
+        content = {
+            "code": code,
+            "silent": not shown,
             # A last line that ends with a semicolon shows nothing; IPython looks for it there.
-            store_history=cell is not None and not quiet,
-            user_expressions=dict(expressions or {}),
-            allow_stdin=False,
-            stop_on_error=False,
-        )
+            "store_history": shown,
+            "user_expressions": dict(expressions or {}),
+            "allow_stdin": False,
+            "stop_on_error": False,
+        }
+        request = client.session.msg("execute_request", content)
+        number = request["header"]["msg_id"]
         self._pending[number] = pending
         if cell is not None:
             self._cells[number] = cell
             while len(self._cells) > REMEMBERED:
                 del self._cells[next(iter(self._cells))]
         try:
+            await _send(client, client.shell_channel, request)
             reply = await pending.reply
             with suppress(TimeoutError):
                 await asyncio.wait_for(pending.idle.wait(), LATE)
@@ -496,7 +500,8 @@ class Kernel:
                 raise RuntimeError
             await asyncio.wait([ready], timeout=LOOK)
         await ready
-        client.control_channel.send(client.session.msg("create_subshell_request", {}))
+        request = client.session.msg("create_subshell_request", {})
+        await _send(client, client.control_channel, request)
         with suppress(Exception):
             reply = await client.get_control_msg(timeout=LATE)
             self._subshell = reply["content"].get("subshell_id")
@@ -549,6 +554,15 @@ class Kernel:
     def _say(self, notice: Notice) -> str:
         with use_language(self._language):
             return str(notice)
+
+
+async def _send(client: Any, channel: Any, message: Told) -> None:
+    """Send a message through the asynchronous socket itself.
+
+    The channel's own `send` goes around it, and then the socket may miss that an answer has come:
+    what wakes it is told once, and the other way out has heard it.
+    """
+    await channel.socket.send_multipart(client.session.serialize(message))
 
 
 def output_of(kind: str, content: Mapping[str, Any]) -> Told | None:

@@ -53,7 +53,7 @@ def routes(
                 task.cancel()
             for one in gone:
                 await one(tab)
-            with suppress(RuntimeError):
+            with suppress(RuntimeError, WebSocketDisconnect):
                 await tab.close(1000)
 
     return [WebSocketRoute("/api/socket", talk)]
