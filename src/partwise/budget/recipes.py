@@ -80,12 +80,12 @@ def _fast() -> Recipe:
         rope_base=1000.0,
         tie_embeddings=False,
         ngram=4,
-        ngram_rows=16384,
+        ngram_rows=8192,
         embedding_shortcut=True,
         initialisation="zero_projection",
     )
     train = TrainConfig(
-        steps=2800,
+        steps=3000,
         batch_size=8,
         order="epochs",
         optimizer="muon",
@@ -103,7 +103,7 @@ def _fast() -> Recipe:
         schedule="linear",
         warmup_steps=20,
         min_lr_ratio=0.0,
-        eval_every=1400,
+        eval_every=1500,
     )
     return Recipe(model, train)
 
