@@ -253,3 +253,8 @@ def test_presets_need_no_torch():
         "sys.exit(any(name in sys.modules for name in ('torch', 'numpy')))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_an_encoder_decoder_is_trained_by_another_command():
+    with pytest.raises(ConfigError, match="partwise translate PAIRS --preset transformer-base"):
+        preset("transformer-base")

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from partwise.errors import ConfigError
 from partwise.model.config import ModelConfig
+from partwise.model.seq2seq_presets import SEQ2SEQ_PRESETS
 from partwise.settings import build, nearest
 
 
@@ -17,8 +18,15 @@ def preset(name: str) -> ModelConfig:
     """The model of that name, such as `gpt2-xl`, `llama-7b` or `ladder-3` (`ladder-feedforward`).
 
     Raises:
-        ConfigError: there is no such preset; the message names the nearest.
+        ConfigError: there is no such preset; the message names the nearest. Or it is one of an
+            encoder-decoder.
     """
+    if name in SEQ2SEQ_PRESETS:
+        raise ConfigError(
+            "{name} reads one text and writes another; train it on pairs of texts with: partwise "
+            "translate PAIRS --preset {name}",
+            name=name,
+        )
     canonical = ALIASES.get(name, name)
     if canonical not in PRESETS:
         raise ConfigError(
