@@ -27,7 +27,7 @@ from partwise.budget.recipes import Recipe, recipe
 from partwise.model.config import ModelConfig
 from partwise.model.gpt import GPT
 from partwise.model.parameters import count_parameters
-from partwise.settings import build, parse
+from partwise.settings import build, parse, plain
 from partwise.storage import cache_folder
 from partwise.text.batches import Batches, ahead, windows
 from partwise.text.config import DataConfig
@@ -189,7 +189,7 @@ def main() -> None:
     parser.add_argument("--compile", default="off")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--implementation", default="")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/recipe.jsonl"))
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/recipe.jsonl"))
     args = parser.parse_args()
     known = []
     if args.out.exists():
@@ -210,17 +210,20 @@ def main() -> None:
             )
         return
     for seed in range(1, args.seeds + 1):
+        begin = changed(recipe(args.recipe), args.set)
+        # The settings in full: a recipe that was changed since is another one.
         key = {
             "what": args.what,
             "recipe": args.recipe,
             "set": sorted(args.set),
-            "text": args.text,
+            "text": Path(args.text).name,
             "seconds": args.seconds,
             "seed": seed,
+            "model": plain(begin.model),
+            "train": plain(begin.train),
         }
         if any(all(result.get(name) == value for name, value in key.items()) for result in known):
             continue
-        begin = changed(recipe(args.recipe), args.set)
         found = run(begin, args, seed, held=args.what == "hold")
         result = {**key, **found, "threads": torch.get_num_threads(), "torch": torch.__version__}
         args.out.parent.mkdir(parents=True, exist_ok=True)

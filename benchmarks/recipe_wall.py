@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--text", default="tinyshakespeare")
     parser.add_argument("--minutes", type=float, help="in place of the recipe's steps")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/recipe_wall.jsonl"))
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/recipe_wall.jsonl"))
     args = parser.parse_args()
     args.out.parent.mkdir(parents=True, exist_ok=True)
     machine = describe()
