@@ -52,14 +52,14 @@ def test_it_moves_as_torch_does() -> None:
     ours = [torch.nn.Parameter(torch.randn(*shape)) for shape in [(8, 8), (8, 24), (24, 8), (8, 8)]]
     theirs = [torch.nn.Parameter(p.detach().clone()) for p in ours]
     mine = Muon(ours, lr=0.1, momentum=0.9, weight_decay=0.2)
-    reference = torch.optim.Muon(
+    reference: torch.optim.Optimizer = torch.optim.Muon(
         theirs, lr=0.1, momentum=0.9, weight_decay=0.2, adjust_lr_fn="original"
     )
     for _ in range(3):
         for one, other in zip(ours, theirs, strict=True):
             one.grad = torch.randn_like(one)
             other.grad = one.grad.clone()
-        mine.step(None)
+        mine.step()
         reference.step()
     for one, other in zip(ours, theirs, strict=True):
         # torch multiplies in bfloat16.
