@@ -43,6 +43,7 @@ def test_the_text_has_its_size_and_is_always_the_same(tmp_path) -> None:
 @pytest.mark.parametrize("name", ["start-up", "preparation", "training", "sampling", "memory"])
 def test_every_benchmark_measures(name, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PARTWISE_CACHE", str(tmp_path))
+    monkeypatch.setattr("partwise.bench.sampling.LONG", 20)
     bench = Bench((name,), BenchConfig(rounds=1, seconds=0.01, megabytes=1))
     taken = list(bench.run())
     assert taken and all(each.figure > 0 for each in taken)
