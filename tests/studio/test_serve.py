@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 import webbrowser
@@ -54,6 +55,23 @@ def test_ctrl_c_ends_it_as_other_commands(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         errors = process.communicate(timeout=60)[1]
     assert process.returncode == 130 and "Traceback" not in errors
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Ctrl+C goes to the whole console there")
+def test_a_stop_in_the_middle_of_a_request_is_no_fault(tmp_path: Path) -> None:
+    """The first request for what needs torch takes seconds; the end does not wait for it."""
+    with start(tmp_path) as process:
+        assert process.stdout is not None
+        address, token = process.stdout.readline().strip().split("/?token=")
+        port = address.rpartition(":")[2]
+        with socket.create_connection(("127.0.0.1", int(port)), timeout=60) as waiting:
+            head = f"GET /api/runs HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+            waiting.sendall(f"{head}Cookie: partwise-{port}={token}\r\n\r\n".encode())
+            time.sleep(0.3)
+            process.send_signal(signal.SIGINT)
+            errors = process.communicate(timeout=120)[1]
+    assert process.returncode == 130
+    assert "Traceback" not in errors and errors.strip().endswith("the studio has stopped")
 
 
 def test_a_port_that_is_taken_is_one_line(tmp_path: Path) -> None:

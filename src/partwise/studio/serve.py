@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import logging
 import signal
 import socket
 import threading
@@ -146,6 +147,8 @@ class _Server(uvicorn.Server):
         self.hub.everybody({"type": "server.stopping"})
         # Long enough for the tabs to be told, before their connections are closed.
         await asyncio.sleep(FAREWELL)
+        # From here on it would only tell of requests that the end has cut off.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: object) -> None:

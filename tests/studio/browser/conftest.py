@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 import pytest
 
 import partwise
-from partwise.course.tiny import make_tiny
 from partwise.studio.state import STATIC
 from studio.live import Live, running
 
@@ -98,16 +97,6 @@ def browser() -> "Iterator[Browser]":
         started = playwright.chromium.launch(executable_path=chromium(), args=list(FLAGS))
         yield started
         started.close()
-
-
-@pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The tiny model, trained once for all processes of a test run."""
-    base = tmp_path_factory.getbasetemp()
-    shared = base.parent if "popen-gw" in base.name else base
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("PARTWISE_CACHE", str(shared / "studio-cache"))
-        yield make_tiny()
 
 
 @pytest.fixture(scope="session")
