@@ -66,7 +66,7 @@ def _fast() -> Recipe:
     """
     model = ModelConfig(
         context_length=128,
-        n_layers=4,
+        n_layers=3,
         d_model=96,
         n_heads=2,
         qkv_bias=False,
@@ -85,7 +85,7 @@ def _fast() -> Recipe:
         initialisation="zero_projection",
     )
     train = TrainConfig(
-        steps=3000,
+        steps=3300,
         batch_size=8,
         order="epochs",
         optimizer="muon",
@@ -103,7 +103,7 @@ def _fast() -> Recipe:
         schedule="linear",
         warmup_steps=20,
         min_lr_ratio=0.0,
-        eval_every=1500,
+        eval_every=1650,
     )
     return Recipe(model, train)
 
