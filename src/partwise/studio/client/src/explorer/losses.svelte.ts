@@ -75,6 +75,8 @@ export class Losses {
 
   /** Measures each of some sets of parts in turn; what is known already is not measured again. */
   async measure(sets: readonly (readonly string[])[]): Promise<void> {
+    // What was stopped goes on when more is asked for.
+    if (this.#signal.signal.aborted) this.#signal = new AbortController();
     const { signal } = this.#signal;
     this.waiting = true;
     try {
