@@ -42,7 +42,14 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, d_model) -> (B, T, d_model)."""
-        h: Tensor = self.up(x)  # (B, T, inner_width)
+        h = self.hidden(x)
+        if self.down is not None:
+            h = self.down(h)
+        return h
+
+    def hidden(self, x: Tensor) -> Tensor:
+        """What the activation gives: (B, T, d_model) -> (B, T, inner_width)."""
+        h: Tensor = self.up(x)
         if self.gate is not None:
             h = F.silu(self.gate(x)) * h
         elif self.kind == "relu":
@@ -51,6 +58,4 @@ class FeedForward(nn.Module):
             h = lean.squared_relu(h) if self.lean else F.relu(h).square()
         else:
             h = F.gelu(h, approximate="tanh" if self.kind == "gelu_tanh" else "none")
-        if self.down is not None:
-            h = self.down(h)
         return h

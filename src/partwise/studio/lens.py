@@ -37,11 +37,10 @@ def read_out(traced: Traced, x: Tensor) -> Tensor:
         (rows, tokens of the tokenizer).
     """
     weight = traced.model.token_embedding.weight
-    with traced.lock:
-        x = x.to(weight.device, weight.dtype)
-        if traced.model.final_norm is not None:
-            x = traced.model.final_norm(x)
-        logits = traced.model.logits(x)
+    x = x.to(weight.device, weight.dtype)
+    if traced.model.final_norm is not None:
+        x = traced.model.final_norm(x)
+    logits = traced.model.logits(x)
     return logits[:, : traced.scored].float().cpu().log_softmax(dim=-1)
 
 

@@ -8,14 +8,13 @@ import json
 import math
 import re
 import struct
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from partwise.errors import ConfigError
@@ -261,8 +260,7 @@ def _of_block(traced: Traced, layer: int, what: str, head: int) -> Tensor | None
     if what == "input":
         return _block_input(traced, layer)
     if what == "feedforward.hidden" and block.feedforward is not None:
-        with traced.lock:
-            return _hidden(block.feedforward, feedforward_input(traced, layer))
+        return _hidden(block.feedforward, feedforward_input(traced, layer))
     if block.attention is None or not 0 <= head < block.attention.n_heads:
         return None
     if what == "attention.weights":
@@ -286,15 +284,14 @@ def _heads(traced: Traced, layer: int, attention: Attention) -> tuple[Tensor, Te
     device = attention.qkv.weight.device
     x = attention_input(traced, layer).to(device, attention.qkv.weight.dtype)
     heads = (attention.n_heads, attention.n_kv_heads, attention.n_kv_heads)
-    with traced.lock:
-        qkv: Tensor = attention.qkv(x)
-        qkv = qkv.view(x.shape[0], sum(heads), attention.head_size)
-        q, k, v = qkv.split_with_sizes(heads, dim=1)  # (T, heads, head_size)
-        if attention.query_norm is not None and attention.key_norm is not None:
-            q, k = attention.query_norm(q), attention.key_norm(k)
-        if traced.model.rotary is not None:
-            turn = traced.model.rotary(torch.arange(x.shape[0], device=device))
-            q, k = rotate(q, *turn), rotate(k, *turn)
+    qkv: Tensor = attention.qkv(x)
+    qkv = qkv.view(x.shape[0], sum(heads), attention.head_size)
+    q, k, v = qkv.split_with_sizes(heads, dim=1)  # (T, heads, head_size)
+    if attention.query_norm is not None and attention.key_norm is not None:
+        q, k = attention.query_norm(q), attention.key_norm(k)
+    if traced.model.rotary is not None:
+        turn = traced.model.rotary(torch.arange(x.shape[0], device=device))
+        q, k = rotate(q, *turn), rotate(k, *turn)
     q, k, v = (each.float().cpu().transpose(0, 1) for each in (q, k, v))
     return q, k, v
 
@@ -302,24 +299,7 @@ def _heads(traced: Traced, layer: int, attention: Attention) -> tuple[Tensor, Te
 @torch.no_grad()
 def _hidden(feedforward: FeedForward, x: Tensor) -> Tensor:
     weight = feedforward.up.weight
-    x = x.to(weight.device, weight.dtype)
-    if feedforward.down is None:
-        # Without a second matrix, what comes out is what the activation gave.
-        found: Tensor = feedforward(x)
-        return found.float().cpu()
-    with _inputs_of(feedforward.down) as seen:
-        feedforward(x)
-    return seen[0].float().cpu()
-
-
-@contextmanager
-def _inputs_of(module: nn.Module) -> Iterator[list[Tensor]]:
-    seen: list[Tensor] = []
-    handle = module.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
-    try:
-        yield seen
-    finally:
-        handle.remove()
+    return feedforward.hidden(x.to(weight.device, weight.dtype)).float().cpu()
 
 
 @torch.no_grad()

@@ -28,12 +28,11 @@ class Traced:
 
     Args:
         key: names it.
-        model: what was traced; a twin of its own, so that nobody else's work meets it.
+        model: what was traced; a twin of its own that nobody changes, so that many may read it.
         tokenizer: cuts its text.
         reading: the text's tokens.
         values: as `model.trace.trace` names them, without the dimension of texts.
         seconds: what the forward pass took.
-        lock: held while `model` computes something more.
         figures: what was found out about a tensor, by name and head.
     """
 
@@ -43,7 +42,6 @@ class Traced:
     reading: Reading
     values: dict[str, Tensor]
     seconds: float
-    lock: threading.Lock = field(default_factory=threading.Lock)
     figures: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
 
     @property
