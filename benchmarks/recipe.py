@@ -4,7 +4,7 @@
     python benchmarks/recipe.py report fast --seeds 5
     python benchmarks/recipe.py table
 
-`hold` trains on the training part without 50 stretches scattered over all of it (5 % of it) and
+`hold` trains on the training part without some stretches scattered over all of it (5 % of it) and
 judges by those: this is what settings are chosen by. `report` trains on the whole training part and
 gives the loss of the whole validation part, which nothing is chosen by. Both append to a file of
 JSON lines, and leave out what that file holds already.
@@ -39,9 +39,9 @@ from partwise.training.loop import train
 
 Ids = npt.NDArray[np.int64]
 
-# The stretches held back: so many, each of so many tokens.
+# The stretches held back are so much of the training part, and as many as `--stretches` says.
+SHARE = 0.05
 STRETCHES = 50
-STRETCH = 1024 + 1
 
 
 class Held:
@@ -67,13 +67,14 @@ class Held:
         return self.tokens[place]
 
 
-def hold_back(tokens: Ids) -> tuple[Held, list[Held]]:
-    """What is trained on, and the stretches that are not."""
-    first = np.linspace(0, len(tokens) - STRETCH, STRETCHES + 2).astype(int)[1:-1]
+def hold_back(tokens: Ids, count: int) -> tuple[Held, list[Held]]:
+    """What is trained on, and `count` stretches that are not."""
+    length = 1 + 256 * round(SHARE * len(tokens) / count / 256)
+    first = np.linspace(0, len(tokens) - length, count + 2).astype(int)[1:-1]
     kept = np.ones(len(tokens), bool)
     for start in first:
-        kept[start : start + STRETCH] = False
-    return Held(tokens[kept]), [Held(tokens[start : start + STRETCH]) for start in first]
+        kept[start : start + length] = False
+    return Held(tokens[kept]), [Held(tokens[start : start + length]) for start in first]
 
 
 def stretches(
@@ -119,7 +120,7 @@ def run(begin: Recipe, args: argparse.Namespace, seed: int, held: bool) -> dict[
     validation: Any = prepared.validation
     cut: Any = windows
     if held:
-        view, validation = hold_back(np.asarray(prepared.train[:]).astype(np.int64))
+        view, validation = hold_back(np.asarray(prepared.train[:]).astype(np.int64), args.stretches)
         cut = stretches
     batches = Batches(view, config.context_length, settings.batch_size, seed, settings.order)
     data = Data(batches, validation, cut, len(view), lambda b, start: ahead(b, start, 0))
@@ -186,6 +187,12 @@ def main() -> None:
     parser.add_argument(
         "--every", type=int, help="steps between evaluations; else at the end alone"
     )
+    parser.add_argument(
+        "--stretches",
+        type=int,
+        default=STRETCHES,
+        help="stretches held back; fewer are longer, and less like what is learned from",
+    )
     parser.add_argument("--compile", default="off")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--implementation", default="")
@@ -218,6 +225,7 @@ def main() -> None:
             "set": sorted(args.set),
             "text": Path(args.text).name,
             "seconds": args.seconds,
+            "stretches": args.stretches if args.what == "hold" else None,
             "seed": seed,
             "model": plain(begin.model),
             "train": plain(begin.train),

@@ -66,7 +66,7 @@ def _fast() -> Recipe:
     """
     model = ModelConfig(
         context_length=128,
-        n_layers=3,
+        n_layers=4,
         d_model=96,
         n_heads=2,
         qkv_bias=False,
@@ -80,12 +80,12 @@ def _fast() -> Recipe:
         rope_base=1000.0,
         tie_embeddings=False,
         ngram=4,
-        ngram_rows=8192,
+        ngram_rows=16384,
         embedding_shortcut=True,
         initialisation="zero_projection",
     )
     train = TrainConfig(
-        steps=3300,
+        steps=2750,
         batch_size=8,
         order="epochs",
         optimizer="muon",
@@ -103,7 +103,7 @@ def _fast() -> Recipe:
         schedule="linear",
         warmup_steps=20,
         min_lr_ratio=0.0,
-        eval_every=1650,
+        eval_every=1375,
     )
     return Recipe(model, train)
 
