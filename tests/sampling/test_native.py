@@ -209,7 +209,35 @@ def test_a_compiler_that_fails_is_named_with_its_reason(
     monkeypatch.setattr(libraries, "SOURCE", broken)
     with pytest.raises(SamplingError, match="nothing_of_the_kind"):
         library()
-    assert not libraries.library_file().exists()
+    assert libraries.kept() is None
+
+
+@needs_compiler
+@pytest.mark.parametrize("whole", [0.0, 0.5])
+def test_a_damaged_library_is_compiled_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, whole: float
+) -> None:
+    monkeypatch.setenv("PARTWISE_CACHE", str(tmp_path))
+    path = library()
+    data = path.read_bytes()
+    path.write_bytes(data[: int(whole * len(data))])
+    assert libraries.kept() is None
+    healed = library()
+    assert healed == libraries.kept()
+    assert len(complete(*made(CONFIGURATIONS[0]), "ab", SampleConfig(chars=10))[0]) == 10
+
+
+def test_a_library_that_may_not_be_loaded_is_done_without(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    broken = tmp_path / "sample.so"
+    broken.write_bytes(b"no library")
+    monkeypatch.setattr(generating, "library", lambda: broken)
+    monkeypatch.setattr(generating, "LONG", 20)
+    model, tokenizer = made(replace(CONFIGURATIONS[0], n_layers=1))
+    pieces = list(generate(model, tokenizer, "ab", SampleConfig(chars=20)))
+    assert "operation by operation" in str(pieces[0].notice)
+    assert len("".join(piece.text for piece in pieces)) == 20
 
 
 def test_threads_follow_what_is_faster_now() -> None:

@@ -21,7 +21,7 @@ from partwise.model.trace import evaluating
 from partwise.sampling.choose import choose, likeliest, penalise
 from partwise.sampling.config import SampleConfig, SampleDtype
 from partwise.sampling.draws import Draws
-from partwise.sampling.library import library, library_file
+from partwise.sampling.library import kept, library
 from partwise.sampling.native import NativeStep, is_plain
 from partwise.sampling.prompt import Prompt, end_of_text, read_prompt
 from partwise.sampling.reader import Reader
@@ -279,18 +279,19 @@ def native_step(
         return None, None
     limits = [limit for limit in (config.tokens, config.char_limit) if limit is not None]
     long = min(limits) >= LONG
-    if not long and not library_file().exists():
+    if not long and kept() is None:
         # The compiler takes longer than it would win.
         return None, None
+    bfloat16 = long and config.dtype == "auto"
+    choices = (chooser.choices, chooser.seen)
     try:
-        path = library()
-    except SamplingError as error:
+        step = NativeStep(library(), model, cache, config, *choices, bfloat16=bfloat16)
+    except (SamplingError, OSError) as error:
+        # A file system may forbid that programs are loaded from it.
         notice = Notice(
             "sampling operation by operation, several times slower: {reason}", reason=str(error)
         )
         return None, notice if long else None
-    bfloat16 = long and config.dtype == "auto"
-    step = NativeStep(path, model, cache, config, chooser.choices, chooser.seen, bfloat16=bfloat16)
     if not bfloat16:
         return step, None
     return step, Notice(

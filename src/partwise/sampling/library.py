@@ -5,6 +5,7 @@ import json
 import platform
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -28,11 +29,13 @@ _TARGETS = (("-march=native", "-mprefer-vector-width=512"), ("-march=native",), 
 _PATIENCE = 60
 
 
-def library_file() -> Path:
-    """Where the library is kept: another source or processor has another file."""
-    here = [platform.system(), platform.machine(), cpu_model(), _FLAGS, _TARGETS]
-    digest = hashlib.sha256(json.dumps(here).encode("utf-8") + SOURCE.read_bytes()).hexdigest()
-    return cache_folder() / "compiled" / f"sample-{digest[:32]}.so"
+def kept() -> Path | None:
+    """The library, if it is kept and whole: its name ends with the digest of what it holds."""
+    for path in sorted(_folder().glob(f"{_beginning()}-*.so")):
+        with suppress(OSError):
+            if path.stem.endswith(_digest(path.read_bytes())):
+                return path
+    return None
 
 
 def library() -> Path:
@@ -41,15 +44,15 @@ def library() -> Path:
     Raises:
         SamplingError: there is no compiler here, or it fails; in one line why.
     """
-    path = library_file()
-    if path.exists():
-        return path
+    known = kept()
+    if known is not None:
+        return known
     compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
     if compiler is None:
         raise SamplingError("there is no C compiler here; install gcc or clang")
     said = ""
     with TemporaryDirectory(prefix="partwise-") as made:
-        out = Path(made) / path.name
+        out = Path(made) / "sample.so"
         for target in _TARGETS:
             words = [compiler, *_FLAGS, *target, str(SOURCE), "-o", str(out), "-lm"]
             try:
@@ -67,8 +70,10 @@ def library() -> Path:
                 said = str(error)
                 break
             if done.returncode == 0:
+                data = out.read_bytes()
+                path = _folder() / f"{_beginning()}-{_digest(data)}.so"
                 try:
-                    write_atomic(path, out.read_bytes())
+                    write_atomic(path, data)
                 except StorageError as error:
                     raise SamplingError(
                         "the C compiler's library cannot be kept: {reason}", reason=str(error)
@@ -77,3 +82,17 @@ def library() -> Path:
             said = done.stderr
     lines = [line for line in said.splitlines() if "error" in line] or said.splitlines() or ["?"]
     raise SamplingError("the C compiler failed: {reason}", reason=lines[0][:200])
+
+
+def _folder() -> Path:
+    return cache_folder() / "compiled"
+
+
+def _beginning() -> str:
+    """Of the file's name: another source or processor has another file."""
+    here = [platform.system(), platform.machine(), cpu_model(), _FLAGS, _TARGETS]
+    return f"sample-{_digest(json.dumps(here).encode('utf-8') + SOURCE.read_bytes())}"
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]
