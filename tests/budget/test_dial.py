@@ -135,3 +135,26 @@ def test_surprise_of_tokens_without_order_is_their_entropy_and_of_a_rule_nothing
 def test_a_vocabulary_too_large_for_long_stretches_is_counted_in_shorter_ones() -> None:
     rule = np.arange(20_000) % 7 * 9000
     assert surprise(rule[:15_000], rule[15_000:], 60_000) < 0.02
+
+
+def test_a_machine_that_measures_for_longer_than_the_run_leaves_it_time(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("a slow machine still trains. " * 2000, encoding="utf-8")
+    prepared = prepare(str(text), DataConfig(), cache=tmp_path / "cache")
+    now = [0.0]
+    told: list[int] = []
+
+    def clock() -> float:
+        now[0] += 60.0
+        return now[0]
+
+    _, begin, _ = turn(
+        1,
+        prepared,
+        {"threads": 1},
+        sizes=SIZES[:2],
+        report=lambda done, _: told.append(done),
+        clock=clock,
+    )
+    assert begin.train.minutes == pytest.approx(0.1)
+    assert told == [1]

@@ -32,6 +32,9 @@ TRIED, UNCOUNTED = 5, 2
 # Minutes from which the dial chooses: measuring takes some seconds of them.
 SHORTEST = 0.5
 
+# Share of the time after which no further size is measured, and what is left for the run at least.
+MEASURING, LEAST = 0.25, 0.1
+
 # What is said of a training that changes how fast it is.
 SAID_OF_SPEED = ("device", "dtype", "threads", "batch_size", "accumulation", "optimizer")
 
@@ -132,7 +135,7 @@ def turn(
 
     Args:
         minutes: of the run, this measurement among them.
-        prepared: the text.
+        prepared: the text, with a token to train on at least.
         said: settings of the training that the user named.
         sizes: to choose from, from small to large.
         report: is told how many sizes were measured, of how many.
@@ -149,10 +152,12 @@ def turn(
         for number, found in enumerate(speeds(facts, sizes, changed, clock), start=1):
             report(number, len(sizes))
             yield found
+            if clock() - began > 60 * minutes * MEASURING:
+                break
 
     choice = choose_size(60 * minutes, facts, measured(), standing())
     begin = recipe_for(choice, facts)
-    left = minutes - (clock() - began) / 60
+    left = max(minutes - (clock() - began) / 60, minutes * LEAST)
     train = replace(begin.train, minutes=round(left, 3))
     return str(choice.size), Recipe(begin.model, train), about(choice, facts, minutes)
 

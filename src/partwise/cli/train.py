@@ -166,7 +166,7 @@ def run(said: Said) -> int:
     dialled: tuple[Notice, ...] = ()
     name = asked.from_ or asked.recipe or asked.preset or DEFAULT
     if earlier is None and asked.preset is None and asked.recipe is None:
-        turned = _turn(prepared, model, train, layers, quiet=asked.quiet or asked.json)
+        turned = _turn(prepared, train, layers, quiet=asked.quiet or asked.json)
         if turned is not None:
             name, begin, dialled = turned
             model = flags.layered(ModelConfig, begin.model, layers["model"])
@@ -212,7 +212,6 @@ def run(said: Said) -> int:
 
 def _turn(
     prepared: "Prepared",
-    model: ModelConfig,
     train: TrainConfig,
     layers: dict[str, dict[str, Any]],
     *,
@@ -222,7 +221,7 @@ def _turn(
 
     Args:
         prepared: the text.
-        model, train: with everything said laid over what is usual.
+        train: with everything said laid over what is usual.
         layers: what was said of each section.
         quiet: show no progress.
 
@@ -234,7 +233,8 @@ def _turn(
         return None
     from partwise.budget.dial import SHORTEST, turn
 
-    if train.minutes < SHORTEST:
+    # Without a token to train on, what creates the run says what is missing.
+    if train.minutes < SHORTEST or not len(prepared.train):
         return None
     with progress(message("measuring this machine"), quiet=quiet) as report:
         return turn(train.minutes, prepared, layers["train"], report=report)
