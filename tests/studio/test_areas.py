@@ -124,6 +124,28 @@ def test_runs_are_listed_compared_and_read(studio: Live) -> None:
     assert samples and all(one["text"] for one in samples)
     for path in ("/api/runs/none", "/api/runs/none/metrics", "/api/compare?names=first,none"):
         assert studio.request("GET", path)[0] == 422, path
+    assert studio.get("/api/compare") == {"runs": [], "differences": []}
+
+
+def test_half_characters_are_repeated_as_they_came(studio: Live) -> None:
+    status, answer = studio.post("/api/trace", {"model": "run:\ud800"})
+    assert status == 422 and "\ud800" in answer["error"]["message"]
+    with studio.tab() as tab:
+        tab.send("kernel.open", lesson="\ud800")
+        assert tab.until(lambda m: m["type"] == "error")["lesson"] == "\ud800"
+        # The same tab is answered further on.
+        tab.send("nothing")
+        assert "'nothing'" in tab.until(lambda m: m["type"] == "error")["message"]
+
+
+@pytest.mark.parametrize("name", ["\x00", "\ud800", "..", "a/b", "y" * 190])
+def test_a_channel_leads_to_a_run_or_nowhere(studio: Live, name: str) -> None:
+    with studio.tab() as tab:
+        for kind in ("run", "ladder"):
+            tab.send("watch", channel=f"{kind}:{name}")
+        tab.send("nothing")
+        assert "'nothing'" in tab.until(lambda m: m["type"] != "event")["message"]
+    assert not [one for one in tab.heard if one["type"] == "event"]
 
 
 def test_a_model_costs_what_the_command_says(

@@ -225,6 +225,12 @@ def test_norms_edges_and_thinned_networks_have_addresses(client: Any) -> None:
         client, "edges", model="tiny", text="hello", head=9
     )
 
+    for name in ("norms", "edges"):
+        for change in ({"seed": 10**30}, {"seed": -1}, {"spread": 10**400, "rate": 10**400}):
+            refused(client, name, model="tiny", text="hello", **change)
+
+    answer = client.post("/api/labs/thinned", json={"model": "tiny", "networks": 1, "seed": 10**30})
+    assert "seed=" in json.loads(answer.text.splitlines()[-1])["error"]["message"]
     answer = client.post("/api/labs/thinned", json={"model": "tiny", "networks": 3})
     first, *rest = [json.loads(line) for line in answer.text.splitlines()]
     assert set(first) == {"whole", "tokens"}

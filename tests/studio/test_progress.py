@@ -105,6 +105,12 @@ def test_what_is_no_entry_is_refused(tmp_path: Path, change: dict[str, object]) 
     assert not (tmp_path / FILE).exists()
 
 
+def test_what_json_has_no_word_for_is_kept_as_null(tmp_path: Path) -> None:
+    progress = Progress(tmp_path)
+    progress.keep({**ENTRY, "kind": "quiz", "state": {"x": [float("nan"), float("inf"), 1]}})
+    assert progress.read()["05"]["softmax"]["quiz"]["state"] == {"x": [None, None, 1]}
+
+
 def test_settings_of_a_page_belong_to_no_lesson(tmp_path: Path) -> None:
     progress = Progress(tmp_path)
     progress.keep({"lesson": "", "cell": "settings", "kind": "read", "state": {"model": "tiny"}})

@@ -113,7 +113,8 @@ def test_other_methods_are_not_known(studio: Live, method: str) -> None:
 
 
 def test_what_is_not_json_is_told_so(studio: Live) -> None:
-    for body in (b"", b"{", b"[]", b"\xff", b'"x"', b"[" * 100_000):
+    deep = b'{"lesson":"05","cell":"x","kind":"quiz","state":' + b"[" * 700 + b"]" * 700 + b"}"
+    for body in (b"", b"{", b"[]", b"\xff", b'"x"', b"[" * 100_000, deep):
         status, _, answer = studio.request("POST", "/api/progress", body, JSON)
         assert status == 422, body
         assert json.loads(answer)["error"]["kind"] == "usage"

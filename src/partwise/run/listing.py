@@ -128,7 +128,7 @@ def list_runs(root: Path | str) -> list[RunSummary]:
 
 
 def compare(paths: list[Path]) -> list[Difference]:
-    """Settings and results in which runs differ.
+    """Settings and results in which runs differ; of no runs there are none.
 
     Raises:
         RunError: one of the folders is not a whole run.
@@ -145,7 +145,8 @@ def compare(paths: list[Path]) -> list[Difference]:
         for name in ("parameters", "step", "seconds", "val_loss", "best_val_loss", "best_step"):
             column[name] = getattr(summary, name)
         columns.append(column)
-    rows = [Difference(name, tuple(column[name] for column in columns)) for name in columns[0]]
+    names = columns[0] if columns else ()
+    rows = [Difference(name, tuple(column[name] for column in columns)) for name in names]
     return [row for row in rows if any(value != row.values[0] for value in row.values)]
 
 

@@ -1,7 +1,8 @@
 """How the areas read a request and answer it: JSON in, JSON out, a mistake as one line."""
 
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -14,12 +15,21 @@ from partwise.messages import message
 # Bytes that take long enough to read for others to notice.
 LARGE = 1 << 20
 
+# Lists and objects in each other; what no page sends would be too deep for an answer to repeat.
+DEEPEST = 50
+
 
 class Json(JSONResponse):
     """JSON without escapes; what JSON has no word for, such as NaN, is null."""
 
     def render(self, content: Any) -> bytes:
-        return json.dumps(finite(content), ensure_ascii=False, allow_nan=False).encode("utf-8")
+        return written(content).encode("utf-8")
+
+
+def written(value: Any) -> str:
+    """`value` as JSON; what JSON has no word for is null, and half a character is its escape."""
+    text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def finite(value: Any) -> Any:
@@ -40,14 +50,34 @@ async def body(request: Request) -> dict[str, Any]:
         UsageError: it is none.
     """
     data = await request.body()
+    # A whole book is read beside the loop, which has others to answer.
+    return read(data) if len(data) < LARGE else await run_in_threadpool(read, data)
+
+
+def read(data: bytes | str) -> dict[str, Any]:
+    """The JSON object that `data` is.
+
+    Raises:
+        UsageError: it is none, or nested deeper than any page sends.
+    """
     try:
-        # A whole book is read beside the loop, which has others to answer.
-        value = json.loads(data) if len(data) < LARGE else await run_in_threadpool(json.loads, data)
+        value = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise UsageError("the request is not JSON") from error
     if not isinstance(value, dict):
         raise UsageError("the request is not a JSON object")
-    return value
+    level: list[Any] = [value]
+    for _ in range(DEEPEST):
+        level = [inner for one in level for inner in _inside(one)]
+        if not level:
+            return value
+    raise UsageError("the request is nested more than {most} deep", most=DEEPEST)
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def field(sent: Mapping[str, Any], name: str, kind: type, default: Any = ...) -> Any:
@@ -61,7 +91,7 @@ def field(sent: Mapping[str, Any], name: str, kind: type, default: Any = ...) ->
         return default
     # A bool is an int to Python and not to anybody else; a whole number is a number.
     right = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-    if kind is float and type(value) is int:
+    if kind is float and type(value) is int and abs(value) <= sys.float_info.max:
         return float(value)
     if not right:
         raise UsageError(

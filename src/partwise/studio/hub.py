@@ -1,7 +1,6 @@
 """The tabs that are open, and what each of them wants to be told."""
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -10,7 +9,7 @@ from typing import Any
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from partwise.messages import Language
-from partwise.studio.answers import finite
+from partwise.studio.answers import written
 
 # Messages that may wait for a tab that does not read; then it is cut off, and comes back.
 WAITING = 5000
@@ -34,7 +33,7 @@ class Tab:
     def send(self, told: dict[str, Any]) -> None:
         """Send a message once those before it are sent."""
         if self._queue.qsize() < WAITING:
-            self._queue.put_nowait(json.dumps(finite(told), ensure_ascii=False))
+            self._queue.put_nowait(written(told))
         else:
             self._queue.put_nowait(None)
 

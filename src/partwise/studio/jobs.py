@@ -29,7 +29,7 @@ import partwise
 from partwise.course.tiny import TRAINING, tiny_folder, tiny_ready
 from partwise.errors import PartwiseError, UsageError
 from partwise.messages import language, message
-from partwise.storage import read_json, write_json
+from partwise.storage import read_json, safe_name, write_json
 from partwise.studio.answers import Json, body, field
 from partwise.studio.hub import Tab
 from partwise.studio.orders import Order, order, tiny
@@ -287,7 +287,10 @@ class Jobs:
     def _followed(self, channel: str) -> list[tuple[str, Path]]:
         """The metrics files behind a channel, by run; a name leads nowhere but into its folder."""
         kind, _, name = channel.partition(":")
-        if not name or Path(name).name != name or name.startswith("."):
+        try:
+            if safe_name(name) != name:
+                return []
+        except PartwiseError:
             return []
         if kind == "run":
             folder = tiny_folder() if name == "tiny" else self._state.root / name

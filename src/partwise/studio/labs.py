@@ -1,6 +1,5 @@
 """The labs' addresses: each experiment of `studio/lab` by its name."""
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +18,7 @@ from partwise.model.config import Initialisation
 from partwise.model.trace import trace
 from partwise.run import Run
 from partwise.run.listing import list_runs
-from partwise.studio.answers import Json, body, field, finite
+from partwise.studio.answers import Json, body, field, written
 from partwise.studio.lab import deep, dropout, norms
 from partwise.studio.models import Models
 from partwise.studio.reading import read_text
@@ -259,4 +258,4 @@ def _written(first: dict[str, Any] | None, rest: Iterator[dict[str, Any]]) -> It
 
 
 def _line(value: dict[str, Any]) -> str:
-    return json.dumps(finite(value), ensure_ascii=False) + "\n"
+    return written(value) + "\n"

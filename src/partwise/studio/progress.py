@@ -21,7 +21,7 @@ from partwise.messages import message
 from partwise.storage import read_json, write_json
 from partwise.storage.atomic import replace
 from partwise.storage.faults import writing
-from partwise.studio.answers import Json, body, field
+from partwise.studio.answers import Json, body, field, finite
 from partwise.studio.lessons import hashes
 from partwise.studio.state import State
 from partwise.text.turns import in_turn
@@ -101,7 +101,7 @@ class Progress:
             StorageError: it cannot be written.
         """
         lesson, cell, kind = (field(sent, name, str) for name in ("lesson", "cell", "kind"))
-        content, state = field(sent, "content", str, None), sent.get("state")
+        content, state = field(sent, "content", str, None), finite(sent.get("state"))
         mark = field(sent, "hash", str, None)
         if (
             kind not in KINDS

@@ -28,8 +28,8 @@ def routes(state: State) -> list[BaseRoute]:
         return Json({"runs": [_told(one) for one in reversed(list_runs(state.root))]})
 
     def side_by_side(request: Request) -> Response:
-        names = request.query_params.get("names", "").split(",")
-        found = compare([_folder(state, name) for name in names if name])
+        names = [name for name in request.query_params.get("names", "").split(",") if name]
+        found = compare([_folder(state, name) for name in names])
         rows = [{"name": row.name, "values": list(row.values)} for row in found]
         return Json({"runs": names, "differences": rows})
 

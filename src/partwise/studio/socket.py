@@ -1,7 +1,6 @@
 """The one connection of a tab: messages in, handed to the area that knows their type."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -11,6 +10,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from partwise.errors import PartwiseError, UsageError
 from partwise.messages import LANGUAGES, use_language
+from partwise.studio.answers import field, read
 from partwise.studio.hub import Tab
 from partwise.studio.state import State
 
@@ -60,12 +60,10 @@ def routes(
 
 
 async def _answer(tab: Tab, text: str, answers: Mapping[str, Answer]) -> None:
-    sent: Any = None
+    sent: dict[str, Any] = {}
     try:
-        with suppress(ValueError, RecursionError):
-            sent = json.loads(text)
-        if not isinstance(sent, dict) or not isinstance(sent.get("type"), str):
-            raise UsageError("the request is not a JSON object")
+        sent = read(text)
+        field(sent, "type", str)
         tab.language = next((one for one in LANGUAGES if one == sent.get("language")), tab.language)
         answer = answers.get(sent["type"])
         if answer is None:
@@ -76,7 +74,7 @@ async def _answer(tab: Tab, text: str, answers: Mapping[str, Answer]) -> None:
         with use_language(tab.language):
             told: dict[str, Any] = {"type": "error", "message": str(error)}
         for name in ("ask", "lesson", "cell"):
-            if isinstance(sent, dict) and name in sent:
+            if name in sent:
                 told[name] = sent[name]
         tab.send(told)
 

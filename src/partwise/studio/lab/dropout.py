@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from partwise.errors import UsageError
 from partwise.model.gpt import GPT
-from partwise.studio.lab.limits import within
+from partwise.studio.lab.limits import LARGEST_SEED, within
 
 MOST_NETWORKS = 64
 
@@ -26,8 +26,12 @@ def edges(weights: Tensor, rate: float, seed: int) -> Tensor:
         rate: share that is dropped.
         seed: of the draw.
 
+    Raises:
+        UsageError: a seed out of range.
+
     Source: Srivastava et al. (2014), section 4; on attention weights, Vaswani et al. (2017).
     """
+    within("seed", seed, 0, LARGEST_SEED)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return F.dropout(weights, rate)
@@ -78,6 +82,7 @@ def thinned(model: GPT, ids: Tensor, rate: float, networks: int, seed: int) -> I
     if not 0 < rate < 1:
         raise UsageError("dropout={rate} drops nothing or everything; give 0.05 to 0.9", rate=rate)
     within("networks", networks, 1, MOST_NETWORKS)
+    within("seed", seed, 0, LARGEST_SEED)
     own = _with_dropout(model, rate).train()
     targets = ids[:, 1:].flatten()
     total = torch.zeros(())

@@ -2,6 +2,9 @@
 
 from partwise.errors import UsageError
 
+# What torch takes, with room for the draws that follow.
+LARGEST_SEED = 2**32
+
 
 def within(name: str, value: int, low: int, most: int) -> int:
     """`value`, if it lies between `low` and `most`.

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from partwise.model.config import Norm
 from partwise.model.norm import make_norm
-from partwise.studio.lab.limits import within
+from partwise.studio.lab.limits import LARGEST_SEED, within
 
 # What a page can show as a table that is still read.
 MOST_ROWS = 24
@@ -66,6 +66,7 @@ def tokens(texts: int, length: int, width: int, spread: float, seed: int) -> Ten
     within("length", length, 1, MOST_ROWS)
     within("texts x length", texts * length, 2, MOST_ROWS)
     within("width", width, 2, MOST_COLUMNS)
+    within("seed", seed, 0, LARGEST_SEED)
     generator = torch.Generator().manual_seed(seed)
     means = spread * torch.randn(width, generator=generator)  # (width)
     rows = torch.randn(MOST_ROWS, MOST_COLUMNS, generator=generator)[:, :width]
