@@ -66,6 +66,7 @@ def test_training_is_the_ladder_s_own(number: int) -> None:
     assert train.ema_decay is None
     assert (train.epochs, train.tokens, train.minutes, train.patience) == (None,) * 4
     assert train.target_loss is None
+    assert train.order == "random"
 
 
 def test_no_default_of_the_product_leaks_in() -> None:
@@ -94,6 +95,9 @@ def test_no_default_of_the_product_leaks_in() -> None:
         "muon_lr",
         "muon_momentum",
         "muon_weight_decay",
+        "muon_steps",
+        "muon_polynomial",
+        "muon_momentum_steps",
         "embedding_lr",
         "head_lr",
         "min_lr_ratio",

@@ -128,7 +128,7 @@ def test_it_reads_with_a_cache_as_without() -> None:
     with torch.no_grad():
         cache = model.new_cache(2)
         pieces = [model(piece, cache) for piece in IDS.split([3, 1, 2], dim=1)]
-        torch.testing.assert_close(torch.cat(pieces, dim=1), model(IDS), atol=1e-5, rtol=0)
+        torch.testing.assert_close(torch.cat(pieces, dim=1), model(IDS), atol=5e-5, rtol=0)
 
 
 @pytest.mark.parametrize("targets", [("qkv",), ("up", "down"), ("gate", "projection")])

@@ -38,6 +38,7 @@ SMALL = TrainConfig(
     steps=5000,
     batch_size=32,
     accumulation=1,
+    order="random",
     optimizer="adamw",
     lr=1e-3,
     beta1=0.9,
