@@ -16,6 +16,7 @@ from partwise.model.config import ModelConfig
 from partwise.model.gpt import GPT
 from partwise.sampling import generate as generating
 from partwise.sampling import library as libraries
+from partwise.sampling.choose import choose
 from partwise.sampling.config import SampleConfig
 from partwise.sampling.generate import complete, generate
 from partwise.sampling.library import library
@@ -153,6 +154,25 @@ def test_scores_that_are_not_numbers_are_refused(compiled: Path) -> None:
     assert step(torch.tensor([[1]]), torch.rand(5, 1))[0].item() == -1
     with pytest.raises(SamplingError, match="not numbers"):
         complete(model, tokenizer, "ab")
+
+
+@needs_compiler
+@pytest.mark.parametrize("temperature", [1e-50, 1.0, 1e30])
+def test_every_draw_is_a_token_and_the_same(compiled: Path, temperature: float) -> None:
+    """Also the largest number that is drawn, 1, which must reach the last token."""
+    config = ModelConfig(vocab_size=997, context_length=64, n_layers=1, d_model=8, n_heads=1)
+    model = GPT(config).eval()
+    randomise(model)
+    cache = model.new_cache(1)
+    asked = SampleConfig(temperature=temperature)
+    step = NativeStep(compiled, model, cache, asked, 997, None)
+    said = step(torch.tensor([[1]]), torch.ones(60, 1))[:, 0]  # (steps,)
+    assert said.min() >= 0
+    read = torch.cat((torch.tensor([1]), said[:-1]))
+    with torch.no_grad():
+        logits = model(read[None])[0]
+    expected = choose(logits, torch.ones(60), temperature=temperature)
+    assert (said == expected).float().mean() > 0.9  # rounding may decide between the last tokens
 
 
 @needs_compiler

@@ -19,6 +19,7 @@ from partwise.model.cache import KVCache
 from partwise.model.config import ModelConfig
 from partwise.model.gpt import GPT
 from partwise.model.norm import BatchNorm, LayerNorm
+from partwise.sampling.choose import MINIMUM_TEMPERATURE
 from partwise.sampling.config import SampleConfig
 
 _INT, _REAL, _FLOAT, _PLACE = ctypes.c_int64, ctypes.c_double, ctypes.c_float, ctypes.c_void_p
@@ -102,7 +103,7 @@ class NativeStep:
         self._ngram = model.config.ngram
         self._choice = _Choice(
             choices=choices,
-            greedy=config.takes_likeliest,
+            greedy=config.takes_likeliest or config.temperature < MINIMUM_TEMPERATURE,
             top_k=config.top_k or 0,
             temperature=config.temperature or 1.0,
             top_p=1.0 if config.top_p is None else config.top_p,

@@ -290,15 +290,18 @@ static int64_t choose(const Choice *c, float *scores, const uint8_t *seen, float
         }
     }
     double total = 0, running = 0;
+    int64_t last = -1;
     for (int64_t i = 0; i < n; i++) {
         if (scores[i] < (float)c->min_p) scores[i] = 0;
+        if (scores[i] > 0) last = i;
         total += scores[i];
     }
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < last; i++) {
         running += scores[i];
         if (scores[i] > 0 && running >= uniform * total) return i;
     }
-    return -1;
+    /* Summed up in another order, the total may be more than all of them in turn. */
+    return last;
 }
 
 /* --- The whole ------------------------------------------------------------------------------ */
