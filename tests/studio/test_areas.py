@@ -89,6 +89,13 @@ def test_a_sample_is_stopped_and_another_one_stops_it(studio: Live) -> None:
         tab.until(lambda m: m["type"] == "sample.piece" and m["ask"] == "b")
         tab.send("sample.stop", ask="b")
         assert tab.until(lambda m: m["type"] == "sample.done" and m["ask"] == "b")["stopped"]
+        # The first of one name leaves the second to be stopped.
+        for _ in range(2):
+            tab.send("sample.start", ask="c", model="run:first", settings=long)
+        tab.until(lambda m: m["type"] == "sample.done" and m["ask"] == "c")
+        tab.until(lambda m: m["type"] == "sample.piece" and m["ask"] == "c")
+        tab.send("sample.stop", ask="c")
+        assert tab.until(lambda m: m["type"] == "sample.done" and m["ask"] == "c")["stopped"]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from partwise.course import catalogue
+from partwise.errors import RunError
 from partwise.studio import kernels
 from partwise.studio.kernel import output_of
 from partwise.studio.kernel_process import PRINTED, SHOWN, told
@@ -241,6 +242,8 @@ def test_what_makes_no_sense_is_refused(tab: Tab) -> None:
         {"type": "kernel.run", "lesson": "05", "cell": "a"},
         {"type": "kernel.run", "lesson": "05", "cell": "a", "code": "1", "model": "run:../x"},
         {"type": "kernel.run", "lesson": "05", "cell": "a", "code": "x" * 300_000},
+        {"type": "kernel.run", "lesson": "05", "cell": "a", "code": "'\ud800'"},
+        {"type": "kernel.complete", "lesson": "05", "ask": "a", "code": "\ud800", "cursor": 1},
         {"type": "kernel.check", "lesson": "05", "cell": "none", "code": "1"},
     ):
         tab.send(**message)
@@ -303,6 +306,20 @@ def test_a_model_that_cannot_be_had_is_an_error_of_the_cell(tmp_path: Path) -> N
         done, outputs = tab.run("a", "1", model="run:broken")
         assert done["status"] == "error"
         assert outputs[0]["kind"] == "error" and "run.toml" in outputs[0]["value"]
+
+
+def test_a_model_that_has_gone_ends_the_cell_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(self: object, id: str) -> str:
+        raise RunError("there is no model {name}", name=id)
+
+    monkeypatch.setattr(kernels.Kernels, "_model_path", gone)
+    with running(tmp_path) as live, live.tab() as tab:
+        done, _ = tab.run("a", "1", model="tiny")
+        assert done["status"] == "error"
+        assert any("no model tiny" in m["message"] for m in tab.heard if m["type"] == "error")
+        assert tab.run("a", "1")[0]["status"] == "ok"
 
 
 def test_what_ipython_sends_beside_output_is_not_shown() -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import partwise
+from partwise.errors import PartwiseError
 from partwise.messages import Language, Notice, message, use_language
 from partwise.studio.memory import machine_memory, suitable, used
 
@@ -288,7 +289,14 @@ class Kernel:
         """Hand the model over that the page has picked; false, and the error shown, if it fails."""
         if ask.model is None or ask.model == self._model:
             return True
-        path = self._model_path(ask.model)
+        try:
+            path = self._model_path(ask.model)
+        except PartwiseError as error:
+            # The run is gone since the cell was asked for.
+            with use_language(ask.language):
+                told = {"type": "error", "cell": ask.cell, "message": str(error)}
+            self._tell({**told, "lesson": self.lesson})
+            return False
         reply = await self._execute(f"use_model({path!r})", cell=ask.cell, quiet=True)
         if reply["status"] == "ok":
             self._model = ask.model

@@ -1,7 +1,7 @@
 """The Python of every lesson that is open: one process a lesson, whatever tabs show it."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -86,9 +86,7 @@ class Kernels:
     async def run(self, tab: Tab, sent: dict[str, Any]) -> None:
         """Run a cell, and its check if that is asked for."""
         name, cell = field(sent, "lesson", str), field(sent, "cell", str)
-        code = field(sent, "code", str)
-        if len(code) > LONGEST:
-            raise UsageError("a cell of {count:,} characters is too long", count=len(code))
+        code = code_of(sent)
         check = None
         if sent["type"] == "kernel.check":
             check = check_of(name, cell)
@@ -112,7 +110,7 @@ class Kernels:
     async def complete(self, tab: Tab, sent: dict[str, Any]) -> None:
         """What could stand at the cursor; answered whatever else goes on."""
         kernel = await self._of(tab, sent)
-        ask, code = field(sent, "ask", str), field(sent, "code", str)
+        ask, code = field(sent, "ask", str), code_of(sent)
         cursor = max(0, field(sent, "cursor", int))
 
         async def answer() -> None:
@@ -197,6 +195,23 @@ def known(name: str) -> None:
         lesson(name)
     except KeyError as error:
         raise UsageError("there is no lesson {name!r}", name=name) from error
+
+
+def code_of(sent: Mapping[str, Any]) -> str:
+    """The code of a cell.
+
+    Raises:
+        UsageError: it is longer than any that somebody types, or has half a character in it.
+    """
+    code: str = field(sent, "code", str)
+    if len(code) > LONGEST:
+        raise UsageError("a cell of {count:,} characters is too long", count=len(code))
+    try:
+        code.encode("utf-8")
+    except UnicodeEncodeError as error:
+        place = error.start + 1
+        raise UsageError("the cell has half a character at {place:,}", place=place) from error
+    return code
 
 
 def check_of(name: str, cell: str) -> str:

@@ -57,8 +57,10 @@ class Playground:
             try:
                 await asyncio.to_thread(self._sample, tab, model, prompt, config, stop, tell)
             finally:
-                self._stops.pop((tab, ask), None)
-                tab.tasks.pop(f"sample-{ask}", None)
+                # A tab may have asked again by the same name meanwhile.
+                if self._stops.get((tab, ask)) is stop:
+                    del self._stops[tab, ask]
+                    tab.tasks.pop(f"sample-{ask}", None)
 
         tab.tasks[f"sample-{ask}"] = asyncio.create_task(work())
 
