@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from partwise.errors import PartwiseError
+from partwise.errors import PartwiseError, UsageError
 from partwise.studio.orders import order
 from partwise.studio.state import State
 from partwise.studio.tails import POINTS, Tail, thinned
@@ -119,6 +119,7 @@ def test_a_training_that_fails_says_why(tmp_path: Path, text: str) -> None:
         {"kind": "train", "text": "shakespeare", "name": "--help"},
         {"kind": "train", "text": "shakespeare", "from": "/etc"},
         {"kind": "train", "text": "shakespeare", "resume": "run:none"},
+        {"kind": "train", "resume": "tiny", "steps": 9},
         {"kind": "train", "text": "shakespeare", "settings": {"other": {}}},
         {"kind": "train", "text": "shakespeare", "settings": {"model": 1}},
         {"kind": "train", "text": "shakespeare", "settings": {"model": {"d_modell": 1}}},
@@ -133,6 +134,16 @@ def test_what_makes_no_sense_starts_nothing(tmp_path: Path, sent: dict[str, Any]
     with pytest.raises(PartwiseError):
         order(state, sent, "en")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("settings", [{"train": 5}, {"train": "ab"}, {"train": [["lr"]]}])
+def test_a_run_goes_on_with_settings_alone(tmp_path: Path, settings: dict[str, Any]) -> None:
+    (tmp_path / "runs" / "one").mkdir(parents=True)
+    (tmp_path / "runs" / "one" / "run.toml").touch()
+    state = State(root=tmp_path / "runs", ladders=tmp_path / "ladders", data=tmp_path / "home")
+    sent = {"kind": "train", "resume": "run:one", "settings": settings}
+    with pytest.raises(UsageError, match="train"):
+        order(state, sent, "en")
 
 
 def test_settings_become_flags_that_mean_the_same(tmp_path: Path) -> None:

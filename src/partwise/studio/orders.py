@@ -131,8 +131,11 @@ def _train(state: State, sent: Mapping[str, Any], language: str) -> Order:
 
 
 def _resume(state: State, sent: Mapping[str, Any], language: str) -> Order:
-    path = Models(state).folder(field(sent, "resume", str))
-    settings = {"train": dict(field(sent, "settings", dict, {}).get("train", {}))}
+    id = field(sent, "resume", str)
+    if id == "tiny":
+        raise UsageError("the tiny model stays as the lessons know it; train one of your own")
+    path = Models(state).folder(id)
+    settings = {"train": dict(field(field(sent, "settings", dict, {}), "train", dict, {}))}
     for name in ("minutes", "steps"):
         if sent.get(name) is not None:
             settings["train"][name] = sent[name]
