@@ -20,6 +20,7 @@ from partwise.run import Run
 from partwise.run.listing import list_runs
 from partwise.studio.answers import Json, body, field, written
 from partwise.studio.lab import deep, dropout, norms
+from partwise.studio.lab.limits import within
 from partwise.studio.models import Models
 from partwise.studio.reading import read_text
 from partwise.studio.state import State
@@ -137,18 +138,8 @@ class Labs:
         layer, head = field(sent, "layer", int, 0), field(sent, "head", int, 0)
         if not config.attention:
             raise UsageError("this model has no attention; choose another")
-        for name, value, count in (
-            ("layer", layer, config.n_layers),
-            ("head", head, config.n_heads),
-        ):
-            if not 0 <= value < count:
-                raise UsageError(
-                    "{name}={value} is out of range; give {low} to {most}",
-                    name=name,
-                    value=value,
-                    low=0,
-                    most=count - 1,
-                )
+        within("layer", layer, 0, config.n_layers - 1)
+        within("head", head, 0, config.n_heads - 1)
         rate = field(sent, "rate", float, 0.2)
         if not 0 <= rate < 1:
             raise UsageError(

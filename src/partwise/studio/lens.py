@@ -183,6 +183,11 @@ def _entropy(row: Tensor) -> float | None:
 
 
 def check_position(traced: Traced, position: int) -> None:
+    """Refuse a place where the text has no token.
+
+    Raises:
+        ConfigError: there is no such token.
+    """
     if not 0 <= position < len(traced.ids):
         raise ConfigError(
             "token {position} is not in the text of {tokens}",
