@@ -47,7 +47,11 @@ function add(curve: Curve, line: Line): void {
     curve.tokensPerSecond = line.tokens_per_second ?? curve.tokensPerSecond;
     curve.finished = null;
   } else if (line.val_loss !== undefined) {
-    if (curve.valLoss.at(-1)?.[0] !== step) curve.valLoss.push([step, line.val_loss ?? NaN]);
+    // A run that was stopped before its first evaluation ends without one.
+    const unmeasured = line.event === "finished" && line.val_loss === null;
+    if (!unmeasured && curve.valLoss.at(-1)?.[0] !== step) {
+      curve.valLoss.push([step, line.val_loss ?? NaN]);
+    }
     curve.best = line.best_val_loss ?? curve.best;
     if (line.event === "finished") curve.finished = line.reason ?? "";
   }
