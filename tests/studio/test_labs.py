@@ -1,7 +1,9 @@
 """The labs' experiments, against their definitions; and their addresses."""
 
+import asyncio
 import dataclasses
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +213,52 @@ def test_a_race_comes_line_by_line(client: Any) -> None:
     assert "layers=0 is out of range" in refused(
         client, "race", initialisation="fan_in", layers=0, steps=10
     )
+
+
+def test_a_race_whose_reader_has_gone_is_over(client: Any) -> None:
+    sent = {"initialisation": "fan_in", "layers": 2, "steps": 1000}
+
+    async def leave(receive_after: int) -> None:
+        """Ask as a server would, and go after some lines."""
+        body = json.dumps(sent).encode()
+        lines = 0
+        asked_for = False
+
+        async def receive() -> dict[str, Any]:
+            nonlocal asked_for
+            if not asked_for:
+                asked_for = True
+                return {"type": "http.request", "body": body, "more_body": False}
+            while lines < receive_after:
+                await asyncio.sleep(0.01)
+            return {"type": "http.disconnect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            nonlocal lines
+            lines += message["type"] == "http.response.body"
+
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/api/labs/race",
+            "raw_path": b"/api/labs/race",
+            "root_path": "",
+            "query_string": b"",
+            "headers": [(b"content-type", b"application/json")],
+            "http_version": "1.1",
+        }
+        await client.app(scope, receive, send)
+
+    asyncio.run(leave(2))
+    short = {**sent, "steps": 5}
+    deadline = time.monotonic() + 20
+    while client.post("/api/labs/race", json=short).status_code != 200:
+        assert time.monotonic() < deadline, "the lane is still taken"
+        time.sleep(0.05)
+
+
+def test_a_draw_that_makes_no_sense_is_refused_whole(client: Any) -> None:
+    assert "dropout=1.0" in refused(client, "thinned", model="tiny", rate=1.0)
 
 
 def test_norms_edges_and_thinned_networks_have_addresses(client: Any) -> None:

@@ -2,15 +2,16 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeAlias, TypeVar, get_args
 
 import torch
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
 
 from partwise.errors import PartwiseError, RunError, UsageError
 from partwise.ladder.deep import STACK_NORMS, to_plain
@@ -28,6 +29,9 @@ from partwise.text.prepare import Prepared, prepare
 from partwise.training.events import Stepped
 
 Choice = TypeVar("Choice", bound=str)
+
+# The lines of an answer that comes as its experiment goes on.
+Lines: TypeAlias = Generator[dict[str, Any], None, None]
 
 INITIALISATIONS: tuple[Initialisation, ...] = get_args(Initialisation)
 
@@ -47,7 +51,7 @@ def routes(state: State) -> list[BaseRoute]:
         "edges": labs.edges,
         "alignment": labs.alignment,
     }
-    flows: dict[str, Callable[[dict[str, Any]], Iterator[dict[str, Any]]]] = {
+    flows: dict[str, Callable[[dict[str, Any]], Lines]] = {
         "race": labs.race,
         "thinned": labs.thinned,
     }
@@ -59,7 +63,7 @@ def routes(state: State) -> list[BaseRoute]:
             # Whatever is wrong with what was sent is found before the answer begins.
             lines = flows[name](sent)
             first = await run_in_threadpool(next, lines, None)
-            return StreamingResponse(_written(first, lines), media_type="application/x-ndjson")
+            return Flow(first, lines)
         if name not in answers:
             raise UsageError("there is no lab {name!r}", name=name)
         return Json(await run_in_threadpool(answers[name], sent))
@@ -85,6 +89,8 @@ class Labs:
         self._models = Models(state)
         # Two races at once would only slow each other down.
         self._lane = threading.Lock()
+        # Draws are torch's own, which all threads share.
+        self._draws = threading.Lock()
         self._texts: dict[Path, Prepared] = {}
 
     def stack(self, sent: dict[str, Any]) -> dict[str, Any]:
@@ -99,7 +105,7 @@ class Labs:
         )
         return {**to_plain(found), "seconds": time.perf_counter() - start}
 
-    def race(self, sent: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def race(self, sent: dict[str, Any]) -> Lines:
         """Pre-norm and post-norm side by side: a line every fifth step of each, and the end."""
         initialisation = one_of(sent, "initialisation", INITIALISATIONS)
         layers = field(sent, "layers", int, 48)
@@ -151,16 +157,18 @@ class Labs:
         )
         seen = trace(model, torch.tensor([reading.ids]))
         weights = seen[f"block.{layer}.attention.weights"][0, head].float()  # (T, T)
+        with self._draws:
+            dropped = dropout.edges(weights, rate, field(sent, "seed", int, 1))
         return {
             "tokens": [one.as_dict() for one in reading.labels],
             "notices": [str(notice) for notice in reading.notices],
             "weights": weights.tolist(),
-            "dropped": dropout.edges(weights, rate, field(sent, "seed", int, 1)).tolist(),
+            "dropped": dropped.tolist(),
             "layers": config.n_layers,
             "heads": config.n_heads,
         }
 
-    def thinned(self, sent: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def thinned(self, sent: dict[str, Any]) -> Lines:
         """Thinned networks one by one and their mean; first the whole network's loss."""
         id = field(sent, "model", str)
         model, _ = self._models.load(id)
@@ -174,9 +182,14 @@ class Labs:
             field(sent, "networks", int, 16),
             field(sent, "seed", int, 1),
         )
+        # The first network before anything is said, so that what makes no sense is refused whole.
+        with self._draws:
+            line = next(lines, None)
         yield {"whole": dropout.whole(model, ids), "tokens": ids[:, 1:].numel()}
-        for line in lines:
+        while line is not None:
             yield vars(line)
+            with self._draws:
+                line = next(lines, None)
 
     def translators(self) -> list[dict[str, Any]]:
         """The encoder-decoders among the runs."""
@@ -222,6 +235,38 @@ class Labs:
         return known
 
 
+class Flow(StreamingResponse):
+    """An answer line by line, which ends its experiment when its reader has gone.
+
+    Args:
+        first: the first line, if there is any.
+        rest: all others.
+    """
+
+    def __init__(self, first: dict[str, Any] | None, rest: Lines) -> None:
+        super().__init__(_written(first, rest), media_type="application/x-ndjson")
+        self._rest = rest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, and leave nothing behind."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            # A step may still be under way in its thread: whoever waits for it is not this task.
+            threading.Thread(target=_end, args=(self._rest,), daemon=True).start()
+
+
+def _end(lines: Lines) -> None:
+    """Close a generator as soon as it stands still."""
+    while True:
+        try:
+            lines.close()
+        except ValueError:
+            time.sleep(0.02)
+        else:
+            return
+
+
 def one_of(sent: dict[str, Any], name: str, choices: Sequence[Choice]) -> Choice:
     """One field of what was sent, which must be one of `choices`.
 
@@ -237,7 +282,7 @@ def one_of(sent: dict[str, Any], name: str, choices: Sequence[Choice]) -> Choice
     )
 
 
-def _written(first: dict[str, Any] | None, rest: Iterator[dict[str, Any]]) -> Iterator[str]:
+def _written(first: dict[str, Any] | None, rest: Lines) -> Iterator[str]:
     """Each answer as a line of JSON; a mistake on the way is the last line."""
     try:
         if first is not None:
