@@ -215,6 +215,12 @@ def test_unknown_characters_are_named_or_skipped() -> None:
         generate(model, LETTERS, "abé")
     skipped = complete(model, LETTERS, "aéb", SampleConfig(chars=9, unknown="skip"))
     assert skipped == complete(model, LETTERS, "ab", SampleConfig(chars=9))
+    (said,) = (
+        piece.notice
+        for piece in generate(model, LETTERS, "aéb", SampleConfig(chars=3, unknown="skip"))
+        if piece.notice is not None
+    )
+    assert "'é'" in str(said)
     nothing_left = complete(model, LETTERS, "éé", SampleConfig(chars=9, unknown="skip"))
     assert nothing_left == complete(model, LETTERS, "", SampleConfig(chars=9))
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from partwise.errors import SamplingError
+from partwise.errors import SamplingError, TextError
 from partwise.messages import Notice
 from partwise.sampling.config import Unknown
 from partwise.sampling.tokenizer import EndsText, Tokenizer
@@ -52,9 +52,22 @@ def read_prompt(
             tokenizer=tokenizer.vocab_size,
             model=vocab_size,
         )
-    ids = tuple(map(int, tokenizer.encode(prompt, unknown=unknown))) if prompt else ()
+    notices: tuple[Notice, ...] = ()
+    try:
+        ids = tuple(map(int, tokenizer.encode(prompt, unknown="refuse"))) if prompt else ()
+    except TextError as error:
+        if unknown == "refuse":
+            raise
+        ids = tuple(map(int, tokenizer.encode(prompt, unknown="skip")))
+        left_out = error.values.get("characters", "")
+        notices = (
+            Notice(
+                "left out of the prompt, as the model never saw them: {characters}",
+                characters=left_out,
+            ),
+        )
     if not ids:
-        return Prompt((first_token(tokenizer),), ())
+        return Prompt((first_token(tokenizer),), notices)
     if context_length is not None and len(ids) > context_length:
         notice = Notice(
             "the prompt has {tokens} tokens and the model reads {context} at once; it reads the "
@@ -62,8 +75,8 @@ def read_prompt(
             tokens=len(ids),
             context=context_length,
         )
-        return Prompt(ids[-context_length:], (notice,))
-    return Prompt(ids, ())
+        return Prompt(ids[-context_length:], (*notices, notice))
+    return Prompt(ids, notices)
 
 
 def first_token(tokenizer: Tokenizer) -> int:
