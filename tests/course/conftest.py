@@ -1,35 +1,13 @@
-"""The tiny model is trained once, whichever test process comes first."""
+"""Another model for the lessons, beside the tiny one."""
 
-import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from partwise.course.tiny import make_tiny, tiny_folder, tiny_ready
 from partwise.model.config import ModelConfig
 from partwise.run import Run
-from partwise.storage import cache_folder
 from partwise.text.config import DataConfig
 from partwise.training.config import TrainConfig
-
-# Before any test has changed the surroundings: the cache of whoever runs the tests.
-OWN = cache_folder() / "course"
-
-
-@pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The tiny model's run folder: this user's where it is there already, else trained."""
-    base = tmp_path_factory.getbasetemp()
-    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("PARTWISE_CACHE", str(shared / "course-cache"))
-        folder = tiny_folder()
-        own = OWN / folder.name
-        if not tiny_ready() and (own / "checkpoints" / "best.json").is_file():
-            shutil.copytree(own, folder, dirs_exist_ok=True)
-        yield make_tiny()
 
 
 @pytest.fixture(scope="session")

@@ -112,6 +112,16 @@ def twin(model: GPT, causal: bool | None = None) -> GPT:
     if causal is not None and causal != config.causal:
         # A window looks back from each token and means nothing without the mask.
         config = replace(config, causal=causal, window=config.window if causal else None)
+    return rebuilt(model, config)
+
+
+def rebuilt(model: GPT, config: ModelConfig) -> GPT:
+    """A model of another config with the very same weights, in evaluation mode.
+
+    Args:
+        model: whose weights it shares.
+        config: needs the same ones.
+    """
     with torch.device("meta"):
         other = GPT(config)
     other.load_state_dict(model.state_dict(), assign=True)

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from partwise.errors import UsageError
 from partwise.model.gpt import GPT
 from partwise.studio.lab.limits import LARGEST_SEED, within
+from partwise.studio.traces import rebuilt
 
 MOST_NETWORKS = 64
 
@@ -62,7 +63,7 @@ def whole(model: GPT, ids: Tensor) -> float:
         ids: texts with one token more than they are read with (B, T + 1).
     """
     with torch.no_grad():
-        logits = _with_dropout(model, 0.0).eval()(ids[:, :-1])
+        logits = _with_dropout(model, 0.0)(ids[:, :-1])
         return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).item()
 
 
@@ -106,7 +107,4 @@ def _with_dropout(model: GPT, rate: float) -> GPT:
     config = dataclasses.replace(
         model.config, dropout=rate, attention_dropout=None, embedding_dropout=0.0
     )
-    with torch.device("meta"):
-        other = GPT(config)
-    other.load_state_dict(model.state_dict(), assign=True)
-    return other
+    return rebuilt(model, config)

@@ -1,7 +1,6 @@
 /** Answers that come line by line: each line is one JSON value. */
-import { ApiError } from "../lib/api";
-import { exported, requestName } from "../lib/exported";
-import { language, t } from "../lib/i18n";
+import { ApiError, ask, kept } from "../lib/api";
+import { exported } from "../lib/exported";
 
 interface Mistake {
   error?: { kind?: string; message?: string };
@@ -15,26 +14,11 @@ export async function lines<T extends object>(
   signal: AbortSignal,
 ): Promise<void> {
   if (exported) {
-    const kept = exported.answers[requestName("POST", path, body)] as T[] | undefined;
-    if (!kept) throw new ApiError(0, "static", t(STATIC));
-    kept.forEach(listen);
+    (kept("POST", path, body) as T[]).forEach(listen);
     return;
   }
-  const answer = await fetch(path, {
-    method: "POST",
-    headers: { "Content-Type": "application/json", "X-Partwise-Language": language() },
-    body: JSON.stringify(body),
-    credentials: "same-origin",
-    signal,
-  });
-  if (!answer.ok || !answer.body) {
-    const found = (await answer.json().catch(() => ({}))) as Mistake;
-    throw new ApiError(
-      answer.status,
-      found.error?.kind ?? "http",
-      found.error?.message ?? `${answer.status} ${answer.statusText}`,
-    );
-  }
+  const answer = await ask("POST", path, body, signal);
+  if (!answer.body) return;
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
@@ -51,8 +35,3 @@ export async function lines<T extends object>(
     if (done) return;
   }
 }
-
-const STATIC = {
-  zh: "这是导出的静态页面，此处需要运行中的 `partwise studio`。",
-  en: "This is an exported page; this part needs a running `partwise studio`.",
-};

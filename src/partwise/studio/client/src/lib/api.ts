@@ -27,7 +27,8 @@ const STATIC = {
   en: "This is an exported page; this part works in partwise studio alone.",
 };
 
-async function ask(
+/** The answer as it comes; one that is not what was asked for is an ApiError. */
+export async function ask(
   method: "GET" | "POST",
   path: string,
   body: unknown,
@@ -62,7 +63,8 @@ async function ask(
   throw new ApiError(answer.status, kind, message);
 }
 
-function kept(method: string, path: string, body?: unknown): unknown {
+/** What a static export kept of an answer. */
+export function kept(method: string, path: string, body?: unknown): unknown {
   const found = exported?.answers[requestName(method, path, body)];
   if (found === undefined) throw new ApiError(0, "static", t(STATIC));
   return found;
