@@ -136,11 +136,16 @@ class Plain(nn.Module):
 
 
 def loop(
-    model: nn.Module, batch: Callable[[int], tuple[Tensor, Tensor]], steps: int, lr: float
+    model: nn.Module,
+    batch: Callable[[int], tuple[Tensor, Tensor]],
+    steps: int,
+    lr: float,
+    optimizer: torch.optim.Optimizer | None = None,
+    first: int = 0,
 ) -> Iterator[float]:
-    """The loss of every step."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
-    for step in range(steps):
+    """The loss of every step; one that goes on gives the optimizer and the steps done before."""
+    optimizer = optimizer or torch.optim.AdamW(model.parameters(), lr=lr)
+    for step in range(first, steps):
         inputs, targets = batch(step)
         logits = model(inputs)
         loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
