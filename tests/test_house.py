@@ -52,8 +52,7 @@ EXCEPTIONS = {("reference.py", "partwise.model.config")}
 
 PICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
 SURROUNDINGS = re.compile(
-    r"PARTWISE_\w+|LC_ALL|LC_MESSAGES|LANG|XDG_CACHE_HOME|LOCALAPPDATA|NO_COLOR|TERM|COLUMNS"
-    r"|XDG_DATA_HOME|APPDATA"
+    r"PARTWISE_\w+|LC_ALL|LC_MESSAGES|LANG|NO_COLOR|TERM|COLUMNS"
 )
 
 

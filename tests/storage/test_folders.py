@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from partwise.errors import StorageError
-from partwise.storage import cache_folder, require_free, sweep, write_atomic, write_folder
+from partwise.storage import (
+    cache_folder,
+    data_folder,
+    require_free,
+    sweep,
+    write_atomic,
+    write_folder,
+)
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -113,17 +120,22 @@ def test_free_space_is_named(tmp_path: Path) -> None:
     assert str(tmp_path) in str(caught.value)
 
 
-def test_the_cache_is_where_the_user_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PARTWISE_CACHE", str(tmp_path))
-    assert cache_folder() == tmp_path
-    monkeypatch.delenv("PARTWISE_CACHE")
-    assert cache_folder().name == "partwise"
-    if sys.platform == "linux":
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-        assert cache_folder() == tmp_path / "partwise"
+def test_folders_are_where_the_user_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder, variable, system in (
+        (cache_folder, "PARTWISE_CACHE", "XDG_CACHE_HOME"),
+        (data_folder, "PARTWISE_HOME", "XDG_DATA_HOME"),
+    ):
+        monkeypatch.setenv(variable, str(tmp_path))
+        assert folder() == tmp_path
+        monkeypatch.delenv(variable)
+        assert "partwise" in folder().parts
+        if sys.platform == "linux":
+            monkeypatch.setenv(system, str(tmp_path))
+            assert folder() == tmp_path / "partwise"
 
 
 def test_a_user_without_a_home_is_told_of_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PARTWISE_CACHE", "~no-such-user-here/cache")
-    with pytest.raises(StorageError, match="set PARTWISE_CACHE"):
-        cache_folder()
+    for folder, variable in ((cache_folder, "PARTWISE_CACHE"), (data_folder, "PARTWISE_HOME")):
+        monkeypatch.setenv(variable, "~no-such-user-here/kept")
+        with pytest.raises(StorageError, match=f"set {variable}"):
+            folder()

@@ -16,7 +16,6 @@ from partwise.training.checkpoint import (
     Checkpoint,
     has_best,
     load,
-    load_best,
     load_latest,
     load_weights,
     save,
@@ -71,7 +70,7 @@ def test_the_average_is_what_a_checkpoint_speaks_with(tmp_path: Path) -> None:
 def test_best_and_last_are_apart(tmp_path: Path) -> None:
     save(tmp_path, moment(1, 1), is_best=True, keep=1)
     save(tmp_path, moment(2, 1), is_best=False, keep=1)
-    assert load_best(tmp_path).step == 1
+    assert load(tmp_path, "best").step == 1
     assert load(tmp_path, "last").step == 2
 
 
@@ -94,7 +93,7 @@ def test_the_best_stays_whole_should_the_newest_be_damaged(tmp_path: Path) -> No
     found, _ = load_latest(tmp_path)
     assert found is not None
     assert found.step == 3
-    assert load_best(tmp_path).step == 1
+    assert load(tmp_path, "best").step == 1
     assert load(tmp_path, "last").step == 3
 
 
@@ -288,7 +287,7 @@ def test_a_pointer_leads_nowhere_but_into_the_run(tmp_path: Path) -> None:
 def test_a_folder_without_checkpoints_says_so(tmp_path: Path) -> None:
     assert load_latest(tmp_path) == (None, [])
     with pytest.raises(RunError, match="no best checkpoint"):
-        load_best(tmp_path)
+        load(tmp_path, "best")
 
 
 def test_the_files_can_be_read_by_eye(tmp_path: Path) -> None:
@@ -342,4 +341,4 @@ def test_what_was_never_judged_has_no_best(tmp_path: Path) -> None:
     save(tmp_path, moment(1), is_best=False, keep=2)
     assert not has_best(tmp_path)
     with pytest.raises(RunError, match="no best checkpoint yet"):
-        load_best(tmp_path)
+        load(tmp_path, "best")

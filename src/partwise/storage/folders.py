@@ -3,10 +3,11 @@
 import errno
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import platformdirs
 
 from partwise.errors import StorageError
 from partwise.storage.atomic import PARTIAL, hidden_beside, replace, sync_file, sync_folder
@@ -113,25 +114,11 @@ def cache_folder() -> Path:
     Raises:
         StorageError: the user has no home folder, as in some containers, or `~name` has none.
     """
-    try:
-        return _cache_folder()
-    except RuntimeError as error:
-        raise StorageError(
-            "there is no home folder to keep prepared texts in; set PARTWISE_CACHE to a whole path"
-        ) from error
-
-
-def _cache_folder() -> Path:
-    named = os.environ.get("PARTWISE_CACHE")
-    if named:
-        return Path(named).expanduser()
-    if sys.platform == "win32":
-        local = os.environ.get("LOCALAPPDATA")
-        return (Path(local) if local else Path.home() / "AppData" / "Local") / "partwise"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "partwise"
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "partwise"
+    with _homeless("PARTWISE_CACHE"):
+        named = os.environ.get("PARTWISE_CACHE")
+        if named:
+            return Path(named).expanduser()
+        return platformdirs.user_cache_path("partwise", appauthor=False)
 
 
 def data_folder() -> Path:
@@ -142,22 +129,19 @@ def data_folder() -> Path:
     Raises:
         StorageError: the user has no home folder, as in some containers, or `~name` has none.
     """
+    with _homeless("PARTWISE_HOME"):
+        named = os.environ.get("PARTWISE_HOME")
+        if named:
+            return Path(named).expanduser()
+        return platformdirs.user_data_path("partwise", appauthor=False, roaming=True)
+
+
+@contextmanager
+def _homeless(variable: str) -> Iterator[None]:
     try:
-        return _data_folder()
+        yield
     except RuntimeError as error:
         raise StorageError(
-            "there is no home folder to keep your progress in; set PARTWISE_HOME to a whole path"
+            "there is no home folder to keep Partwise's files in; set {variable} to a whole path",
+            variable=variable,
         ) from error
-
-
-def _data_folder() -> Path:
-    named = os.environ.get("PARTWISE_HOME")
-    if named:
-        return Path(named).expanduser()
-    if sys.platform == "win32":
-        roaming = os.environ.get("APPDATA")
-        return (Path(roaming) if roaming else Path.home() / "AppData" / "Roaming") / "partwise"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "partwise"
-    data = os.environ.get("XDG_DATA_HOME")
-    return (Path(data) if data else Path.home() / ".local" / "share") / "partwise"

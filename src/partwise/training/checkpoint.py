@@ -191,11 +191,6 @@ def load(folder: Path, which: Which) -> Checkpoint:
     return _read(_pointed(folder, which))
 
 
-def load_best(folder: Path) -> Checkpoint:
-    """The checkpoint with the lowest validation loss; see `load`."""
-    return load(folder, "best")
-
-
 def weights_to_use(folder: Path, which: Which) -> dict[str, Tensor]:
     """The weights that speak for a checkpoint: their running mean where one is kept.
 
