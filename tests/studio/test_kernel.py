@@ -12,7 +12,7 @@ import pytest
 from partwise.course import catalogue
 from partwise.errors import RunError
 from partwise.studio import kernels
-from partwise.studio.kernel import output_of
+from partwise.studio.kernel_output import output_of
 from partwise.studio.kernel_process import PRINTED, SHOWN, told
 from partwise.studio.memory import suitable
 from studio.live import Live, Message, Tab, running
@@ -281,7 +281,7 @@ def test_the_oldest_makes_room_for_another(tmp_path: Path, monkeypatch: pytest.M
 def test_elsewhere_the_server_watches_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("partwise.studio.kernel.used", lambda pid: 1 << 40)
+    monkeypatch.setattr("partwise.studio.kernel_life.used", lambda pid: 1 << 40)
     with running(tmp_path) as live, live.tab() as tab:
         tab.send("kernel.open", lesson="05")
         dead = tab.until(lambda m: m.get("state") == "dead" and "reason" in m)
