@@ -133,6 +133,7 @@ def test_config_file(tmp_path: Path) -> None:
         ("[model]\nd_modl = 3\n", r"\[model\] has no setting 'd_modl'; did you mean d_model"),
         ("[model\n", "is not a TOML file"),
         ("model = 3\n", "'model'"),
+        ("model = " + "[" * 100_000, "is not a TOML file"),
     ],
 )
 def test_config_file_with_a_mistake(text: str, wrong: str, tmp_path: Path) -> None:
@@ -148,6 +149,9 @@ def test_config_file_that_cannot_be_read(tmp_path: Path) -> None:
         flags.read_config(str(tmp_path / "none.toml"), {"model": ModelConfig})
     with pytest.raises(UsageError, match="cannot be read"):
         flags.read_config(str(tmp_path), {"model": ModelConfig})
+    if Path("/dev/zero").exists():
+        with pytest.raises(UsageError, match="more than 256 MB"):
+            flags.read_config("/dev/zero", {"model": ModelConfig})
     binary = tmp_path / "binary.toml"
     binary.write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="is not a TOML file"):

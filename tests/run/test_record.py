@@ -106,6 +106,7 @@ def test_training_may_be_edited_and_laid_out_anew(tmp_path: Path) -> None:
         ('kind = "partwise.run"', 'kind = "x"', "does not describe a run"),
         ("[versions]", "[visions]", "'versions' is missing"),
         ("[train]\n", "[train\n", "is not TOML"),
+        ("steps = 10", "steps = " + "[" * 100_000, "is not TOML"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, before: str, after: str, word: str) -> None:

@@ -70,6 +70,7 @@ def test_a_pickle_is_refused_with_the_reason(name: str, tmp_path: Path) -> None:
     [
         (b"\xff\xfe", "is not JSON"),
         (b"abc", "is not JSON"),
+        (b"[" * 200_000, "is not JSON"),
         (b"[1]", "does not describe a tokenizer"),
         (b'{"kind": "partwise.tokenizer", "version": 1, "type": "morse"}', "does not describe"),
         (b'{"kind": "partwise.tokenizer", "version": 1, "type": "char"}', "does not describe"),

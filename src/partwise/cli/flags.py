@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from partwise.cli.parser import Parser, Said
-from partwise.errors import ConfigError, UsageError
+from partwise.errors import ConfigError, StorageError, UsageError
 from partwise.messages import message
 from partwise.settings import Option, build, nearest, options, parse
+from partwise.storage import read_small
 
 T = TypeVar("T")
 
@@ -116,15 +117,15 @@ def read_config(
         ConfigError: the file is not TOML, or names what does not exist.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        read = tomllib.loads(text)
-    except OSError as problem:
+        read = tomllib.loads(read_small(Path(path)).decode("utf-8"))
+    except StorageError as problem:
         raise UsageError(
             "--config={path} cannot be read ({reason}); give the path of a TOML file",
             path=path,
-            reason=problem.strerror or type(problem).__name__,
+            reason=problem,
         ) from None
-    except ValueError as problem:  # TOMLDecodeError and UnicodeDecodeError are both one
+    # TOMLDecodeError and UnicodeDecodeError are ValueErrors; brackets in brackets without end.
+    except (ValueError, RecursionError) as problem:
         raise ConfigError(
             "{path} is not a TOML file: {reason}", path=path, reason=" ".join(str(problem).split())
         ) from None

@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 from partwise.errors import InteropError
 from partwise.messages import Notice
-from partwise.storage import refuse_pickle
-from partwise.storage.faults import reading
+from partwise.storage import read_small, refuse_pickle
 
 T = TypeVar("T", int, float, str, bool)
 
@@ -142,8 +141,7 @@ def read_object(path: Path) -> Fields:
         StorageError: the file cannot be read, or is a pickle.
     """
     refuse_pickle(path)
-    with reading(path):
-        data = path.read_bytes()
+    data = read_small(path)
     try:
         value = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:

@@ -21,8 +21,7 @@ from partwise.errors import ConfigError, PartwiseError, RunError
 from partwise.model.config import ModelConfig
 from partwise.model.lora_config import LoraConfig
 from partwise.settings import build, plain
-from partwise.storage import write_atomic
-from partwise.storage.faults import reading
+from partwise.storage import read_small, write_atomic
 from partwise.text.config import DataConfig
 from partwise.training.config import TrainConfig
 
@@ -280,11 +279,10 @@ def _read(folder: Path) -> dict[str, Any]:
     path = folder / FILE
     if not path.is_file():
         raise RunError("{folder} is not a run: it has no {file}", folder=folder, file=FILE)
-    with reading(path):
-        data = path.read_bytes()
+    data = read_small(path)
     try:
         return tomllib.loads(data.decode("utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RunError(
             "{path} is not TOML ({reason}); mend it, or bring it back from a copy",
             path=path,

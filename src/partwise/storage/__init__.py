@@ -5,6 +5,7 @@ the disk fills up. Nothing is ever unpickled: weights are safetensors, everythin
 """
 
 from partwise.storage.files import read_json as read_json
+from partwise.storage.files import read_small as read_small
 from partwise.storage.files import try_output as try_output
 from partwise.storage.files import write_atomic as write_atomic
 from partwise.storage.files import write_json as write_json

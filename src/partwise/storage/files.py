@@ -12,6 +12,9 @@ from partwise.storage.atomic import BINARY, hidden_beside, partial
 from partwise.storage.faults import reading, writing
 from partwise.storage.tensors import refuse_pickle
 
+# Bytes from which a file of settings, an index or a vocabulary is taken for something else.
+SMALL = 256 * 10**6
+
 
 def write_atomic(path: Path, data: bytes) -> None:
     """Give the file `path` the content `data`, whole or not at all.
@@ -95,6 +98,26 @@ def write_json(path: Path, value: object, *, kind: str, version: int) -> None:
     write_atomic(path, (_json({**signed, "value": plain}, indent=2) + "\n").encode("utf-8"))
 
 
+def read_small(path: Path) -> bytes:
+    """All of a file that is settings, an index or a vocabulary, and so fits into memory.
+
+    A pipe is read too; what never ends, as /dev/zero, is given up at 256 MB.
+
+    Raises:
+        StorageError: there is no such file, it cannot be read, or it is larger.
+    """
+    with reading(path), path.open("rb") as stream:
+        data = stream.read(SMALL + 1)
+    if len(data) > SMALL:
+        raise StorageError(
+            "{path} has more than {limit} MB where settings or a vocabulary belong; name the right "
+            "file",
+            path=path,
+            limit=SMALL // 10**6,
+        )
+    return data
+
+
 def read_json(path: Path, *, kind: str, newest: int) -> tuple[int, Any]:
     """The format version and the value of a file that `write_json` wrote.
 
@@ -107,8 +130,7 @@ def read_json(path: Path, *, kind: str, newest: int) -> tuple[int, Any]:
         StorageError: the file is missing, torn, changed, of another kind, or newer.
     """
     refuse_pickle(path)
-    with reading(path):
-        data = path.read_bytes()
+    data = read_small(path)
     try:
         whole = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:

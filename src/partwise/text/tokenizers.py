@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partwise.errors import TextError
-from partwise.storage import refuse_pickle
-from partwise.storage.faults import reading
+from partwise.storage import read_small, refuse_pickle
 from partwise.text.byte import ByteTokenizer
 from partwise.text.char import CharTokenizer
 from partwise.text.stream import StreamDecoder
@@ -70,11 +69,10 @@ def load_tokenizer(path: Path, *, special_tokens: bool = False) -> Tokenizer:
         StorageError: the file is missing or a pickle.
     """
     refuse_pickle(path)
-    with reading(path):
-        data = path.read_bytes()
+    data = read_small(path)
     try:
         value = json.loads(data.decode("utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TextError("{path} is not JSON; give a tokenizer.json", path=path) from error
     if isinstance(value, dict) and value.get("kind") == "partwise.tokenizer":
         if value.get("version") != 1:
