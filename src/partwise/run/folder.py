@@ -20,6 +20,7 @@ from partwise.model.gpt import GPT
 from partwise.model.lora import add_lora, merge_lora
 from partwise.model.lora_config import LoraConfig
 from partwise.run.beginning import Beginning, fingerprint, require_known
+from partwise.run.kept import TOKENIZER, kept_tokenizer, kept_weights
 from partwise.run.places import (
     free_place,
     refuse_taken,
@@ -43,9 +44,9 @@ from partwise.storage import (
 )
 from partwise.text.config import DataConfig
 from partwise.text.prepare import Prepared, Progress, prepare
-from partwise.text.tokenizers import Tokenizer, load_tokenizer
+from partwise.text.tokenizers import Tokenizer
 from partwise.text.turns import in_turn
-from partwise.training.checkpoint import Which, has_best, load_weights, weights_of, weights_to_use
+from partwise.training.checkpoint import Which, load_weights, weights_of
 from partwise.training.config import TrainConfig
 from partwise.training.evaluate import never
 from partwise.training.events import Event, Said
@@ -53,7 +54,6 @@ from partwise.training.listeners import read_metrics
 from partwise.training.plan import check_ends, check_parts
 
 INITIAL = "initial.safetensors"
-TOKENIZER = "tokenizer.json"
 ORIGIN = "origin"
 
 
@@ -239,15 +239,8 @@ class Run:
                     "under another name",
                     run=self.path,
                 )
-            prepared = self.prepared or prepare_again(
-                self.record,
-                self.tokenizer(),
-                run=self.path,
-                text=text,
-                cache=cache_folder(),
-                offline=offline,
-                progress=progress,
-                announce=announce,
+            prepared = self.prepared or self.reopen_text(
+                text, offline=offline, progress=progress, announce=announce
             )
             if settings is not None and settings != self.record.train:
                 check_ends(settings)
@@ -270,6 +263,36 @@ class Run:
                 if config.sample_chars
                 else None,
             )
+
+    def reopen_text(
+        self,
+        text: str | None = None,
+        *,
+        cache: Path | None = None,
+        offline: bool = False,
+        progress: Progress | None = None,
+        announce: Callable[[Notice], None] = _unheard,
+    ) -> Prepared:
+        """The text that the run learns, once more: from the cache, or prepared anew.
+
+        Args:
+            text: where it is now; None: where it was.
+            cache: folder for prepared texts; None: the user's.
+            offline, progress, announce: see `train`.
+
+        Raises:
+            RunError: it is gone, or is no longer the one that the run learns.
+        """
+        return prepare_again(
+            self.record,
+            self.tokenizer(),
+            run=self.path,
+            text=text,
+            cache=cache or cache_folder(),
+            offline=offline,
+            progress=progress,
+            announce=announce,
+        )
 
     def model(self, which: Which = "best", device: str = "cpu") -> GPT:
         """The trained model, ready to write: its averaged weights where a mean was kept.
@@ -298,9 +321,7 @@ class Run:
             RunError: there is no checkpoint yet.
             StorageError: it is damaged.
         """
-        if which == "best" and not has_best(self.path):
-            which = "last"
-        weights = weights_to_use(self.path, which)
+        weights = kept_weights(self.path, which)
         if not self.record.lora.on:
             return weights
         model = self._new_model()
@@ -345,19 +366,7 @@ class Run:
             RunError: it is another one than the run was created with.
             StorageError, TextError: it is missing or damaged.
         """
-        path = self.path / TOKENIZER
-        tokenizer = load_tokenizer(path)
-        if tokenizer.fingerprint != self.record.text.tokenizer_fingerprint:
-            raise RunError(
-                "{path} is the tokenizer {found} ({found_mark}) and the run was trained with "
-                "{wanted} ({wanted_mark}); bring it back from a copy",
-                path=path,
-                found=tokenizer.name,
-                found_mark=tokenizer.fingerprint[:8],
-                wanted=self.record.text.tokenizer,
-                wanted_mark=self.record.text.tokenizer_fingerprint[:8],
-            )
-        return tokenizer
+        return kept_tokenizer(self.path, self.record.text)
 
     def metrics(self) -> list[dict[str, Any]]:
         """The events of `metrics.jsonl`, oldest first."""

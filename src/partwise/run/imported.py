@@ -6,7 +6,8 @@ from pathlib import Path
 from partwise.interop.reader import Imported, is_folder, read_folder
 from partwise.machine import git_state
 from partwise.run.beginning import Beginning, beginning_of
-from partwise.run.folder import TOKENIZER, Run, write_origin
+from partwise.run.folder import Run, write_origin
+from partwise.run.kept import TOKENIZER
 from partwise.run.listing import find
 from partwise.run.places import (
     free_place,

@@ -22,6 +22,7 @@ from partwise.machine import git_state, pick_device
 from partwise.model.gpt import GPT
 from partwise.model.seq2seq import Seq2Seq
 from partwise.model.seq2seq_config import Seq2SeqConfig
+from partwise.run.kept import TOKENIZER, kept_tokenizer, kept_weights
 from partwise.run.places import (
     free_place,
     refuse_taken,
@@ -47,9 +48,9 @@ from partwise.text.pair_batches import EncodedPairs, PairBatches, PairWindows
 from partwise.text.pair_config import PairConfig
 from partwise.text.pair_prepare import PreparedPairs, prepare_pairs
 from partwise.text.pairs import Pair
-from partwise.text.tokenizers import Tokenizer, load_tokenizer
+from partwise.text.tokenizers import Tokenizer
 from partwise.text.turns import in_turn
-from partwise.training.checkpoint import Which, has_best, load_weights, weights_to_use
+from partwise.training.checkpoint import Which, load_weights
 from partwise.training.config import TrainConfig
 from partwise.training.data import Data
 from partwise.training.evaluate import never
@@ -66,7 +67,6 @@ from partwise.translation.record import (
 from partwise.translation.score import Score, copied, scored
 from partwise.translation.shape import Shape, longest, with_vocabulary
 
-TOKENIZER = "tokenizer.json"
 TEST = "test.tsv"
 SCORES = "scores.json"
 
@@ -250,9 +250,7 @@ class Translation:
             RunError: there is no checkpoint yet.
             StorageError: it is damaged.
         """
-        if which == "best" and not has_best(self.path):
-            which = "last"
-        weights = weights_to_use(self.path, which)
+        weights = kept_weights(self.path, which)
         model = build_model(self.record.model)
         load_weights(model, weights)
         return model.to(pick_device(device)).eval()
@@ -264,19 +262,7 @@ class Translation:
             RunError: it is another one than the run was created with.
             StorageError, TextError: it is missing or damaged.
         """
-        path = self.path / TOKENIZER
-        tokenizer = load_tokenizer(path)
-        if tokenizer.fingerprint != self.record.text.tokenizer_fingerprint:
-            raise RunError(
-                "{path} is the tokenizer {found} ({found_mark}) and the run was trained with "
-                "{wanted} ({wanted_mark}); bring it back from a copy",
-                path=path,
-                found=tokenizer.name,
-                found_mark=tokenizer.fingerprint[:8],
-                wanted=self.record.text.tokenizer,
-                wanted_mark=self.record.text.tokenizer_fingerprint[:8],
-            )
-        return tokenizer
+        return kept_tokenizer(self.path, self.record.text)
 
     def metrics(self) -> list[dict[str, Any]]:
         """The events of `metrics.jsonl`, oldest first."""
