@@ -90,6 +90,10 @@ class Tab:
     def send(self, type: str, **message: Any) -> None:
         self._socket.send(json.dumps({"type": type, **message}))
 
+    def raw(self, data: str | bytes) -> None:
+        """Send what is no message, as it is."""
+        self._socket.send(data)
+
     def until(self, wanted: Callable[[Message], bool], patience: float = PATIENCE) -> Message:
         """The first message from now on that is wanted."""
         end = time.monotonic() + patience

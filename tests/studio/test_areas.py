@@ -11,8 +11,8 @@ import pytest
 import partwise as pw
 from partwise.cli import main
 from partwise.errors import RunError
-from partwise.studio.models import KEPT, Models
-from partwise.studio.state import State
+from partwise.studio.models import Models
+from partwise.studio.state import MODELS, State
 from studio.live import Live, running
 
 MODEL = pw.ModelConfig(n_layers=1, d_model=16, n_heads=2, context_length=16)
@@ -54,7 +54,7 @@ def test_a_model_is_kept_and_loaded_anew_when_it_has_learned(
     assert not model.training and tokenizer.vocab_size == model.config.vocab_size
     monkeypatch.setattr("partwise.studio.models._step", lambda folder, pointer: 99)
     assert models.load("run:first")[0] is not model
-    assert len(state.loaded) <= KEPT
+    assert len(state.loaded) <= MODELS
 
 
 @pytest.mark.parametrize("id", ["", "x", "run:", "run:none", "run:../runs/first", "/etc", "run:."])

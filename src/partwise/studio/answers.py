@@ -1,6 +1,7 @@
 """How the areas read a request and answer it: JSON in, JSON out, a mistake as one line."""
 
 import json
+import logging
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -109,8 +110,18 @@ def mistake(request: Request, error: Exception) -> Response:
 
 def fault(request: Request, error: Exception) -> Response:
     """Anything else, which is ours to mend, as an answer; the terminal has the traceback."""
-    words = message("internal fault: {kind}: {text}", kind=type(error).__name__, text=error)
-    return Json({"error": {"kind": "fault", "message": words}}, 500)
+    return Json({"error": {"kind": "fault", "message": fault_words(error)}}, 500)
+
+
+def fault_words(error: Exception) -> str:
+    """A fault that is ours to mend, in one line."""
+    return message("internal fault: {kind}: {text}", kind=type(error).__name__, text=error)
+
+
+def logged(error: Exception) -> str:
+    """As `fault_words`, where nobody above would log it: the terminal gets the traceback."""
+    logging.getLogger("partwise.studio").error("a fault in the studio", exc_info=error)
+    return fault_words(error)
 
 
 def gone(request: Request, error: Exception) -> Response:

@@ -222,9 +222,8 @@ def tensor(traced: Traced, query: Mapping[str, str]) -> Response:
     """A window of one matrix, with the figures of the whole."""
     name, head = query.get("name", ""), whole(query, "head", 0)
     values = tensors.find(traced, name, head)
-    if (name, head) not in traced.figures:
-        traced.figures[name, head] = tensors.statistics(values)
-    header: dict[str, Any] = {"name": name, "statistics": traced.figures[name, head]}
+    figures = traced.figures.get_or((name, head), lambda: tensors.statistics(values))
+    header: dict[str, Any] = {"name": name, "statistics": figures}
     if "by_token" in query:
         header["by_token"] = tensors.by_token(values)
     window = tensors.Window(

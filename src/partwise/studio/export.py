@@ -25,6 +25,7 @@ from partwise.messages import Notice, use_language
 from partwise.storage import write_folder
 from partwise.studio.app import build
 from partwise.studio.kernel import Ask, Kernel
+from partwise.studio.kernel_output import Shown
 from partwise.studio.kernels import OPENING
 from partwise.studio.pages import not_built
 from partwise.studio.state import State
@@ -139,7 +140,7 @@ async def shown(lesson: Lesson, state: State) -> dict[str, list[dict[str, Any]]]
             kernel.run(Ask(cell.id, cell.solution or cell.code, "tiny", None, state.language))
             await ended.get()
         return {
-            cell.id: kernel.shown[cell.id].outputs
+            cell.id: kernel.shown.get_or(cell.id, Shown).outputs
             for cell in lesson.code_cells
             if cell.solution is None
         }

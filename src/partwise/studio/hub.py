@@ -2,17 +2,19 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from partwise.messages import Language
-from partwise.studio.answers import written
+from partwise.messages import Language, use_language
+from partwise.studio.answers import logged, written
 
-# Messages that may wait for a tab that does not read; then it is cut off, and comes back.
+# Messages, and characters of them, that may wait for a tab that does not read; then it is cut off,
+# and comes back. One message alone may be larger.
 WAITING = 5000
+WAITING_SIZE = 64 << 20
 
 
 class Tab:
@@ -29,13 +31,26 @@ class Tab:
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self._socket = socket
         self._queue: asyncio.Queue[str | None] = asyncio.Queue()
+        self._waiting = 0
+        self._cut_off = False
 
     def send(self, told: dict[str, Any]) -> None:
         """Send a message once those before it are sent."""
-        if self._queue.qsize() < WAITING:
-            self._queue.put_nowait(written(told))
-        else:
-            self._queue.put_nowait(None)
+        if self._cut_off:
+            return
+        line = written(told)
+        self._waiting += len(line)
+        full = self._queue.qsize() >= WAITING or self._waiting > max(WAITING_SIZE, len(line))
+        if full:
+            self._cut_off = True
+            while not self._queue.empty():
+                self._queue.get_nowait()
+        self._queue.put_nowait(None if full else line)
+
+    def fault(self, error: Exception, sent: Mapping[str, Any]) -> None:
+        """Log a fault of ours, and say it where it was met."""
+        with use_language(self.language):
+            self.send({"type": "error", "message": logged(error), **whose(sent)})
 
     async def write(self) -> None:
         """Send what is to be sent, until the connection ends."""
@@ -47,11 +62,17 @@ class Tab:
                     await self.close(1013)
                     return
                 await self._socket.send_text(line)
+                self._waiting -= len(line)
 
     async def close(self, code: int) -> None:
         """End the connection."""
         if self._socket.application_state is not WebSocketState.DISCONNECTED:
             await self._socket.close(code)
+
+
+def whose(sent: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a message tells a page where its answer belongs."""
+    return {name: sent[name] for name in ("ask", "lesson", "cell") if name in sent}
 
 
 class Hub:

@@ -30,7 +30,7 @@ from partwise.course.tiny import TRAINING, tiny_folder, tiny_ready
 from partwise.errors import PartwiseError, UsageError
 from partwise.messages import language, message
 from partwise.storage import read_json, safe_name, write_json
-from partwise.studio.answers import Json, body, field
+from partwise.studio.answers import Json, body, field, logged
 from partwise.studio.hub import Tab
 from partwise.studio.orders import Order, order, tiny
 from partwise.studio.state import State
@@ -43,9 +43,10 @@ _FIRST = "import sys; sys.path.append(sys.argv.pop(1)); "
 KIND = "job"
 VERSION = 1
 
-# Jobs at once; seconds between two looks; jobs that are remembered.
+# Jobs at once; seconds between two looks, also after a fault of ours; jobs that are remembered.
 MOST = 3
 LOOK = 0.5
+AFTER_A_FAULT = 30.0
 REMEMBERED = 30
 
 # What a process that was asked to stop ends with, see docs/exit-statuses.md.
@@ -245,8 +246,14 @@ class Jobs:
         """Tell the pages what happens, for as long as the studio runs."""
         while True:
             await asyncio.sleep(LOOK)
-            with suppress(PartwiseError, OSError):
+            try:
                 await self._look_around()
+            except (PartwiseError, OSError):
+                # A file that is being written, or a full disk: the next look may see it.
+                continue
+            except Exception as error:
+                logged(error)
+                await asyncio.sleep(AFTER_A_FAULT)
 
     async def _look_around(self) -> None:
         hub, tails = self._state.hub, self._tails
@@ -340,6 +347,8 @@ class Jobs:
         ended = [job for job in list(self._jobs.values()) if job.state != "running"]
         for job in sorted(ended, key=lambda job: job.started)[: -REMEMBERED or None]:
             del self._jobs[job.id]
+            self._processes.pop(job.id, None)
+            self._told.pop(job.id, None)
             shutil.rmtree(self._home / job.id, ignore_errors=True)
 
 

@@ -12,16 +12,23 @@ from pathlib import Path
 
 from partwise.errors import PartwiseError
 from partwise.messages import Language, Notice, message, use_language
+from partwise.studio.answers import logged
 from partwise.studio.kernel_life import Process
 from partwise.studio.kernel_output import Shown, Told
 from partwise.studio.kernel_talk import Conversation, Died, nothing_at
 from partwise.studio.memory import machine_memory, suitable
+from partwise.studio.recent import Recent
 
 # Seconds until it is said that a cell does not stop.
 STUBBORN = 3.0
 
 # Cells that wait.
 WAITING = 50
+
+# Characters of what a lesson's cells have shown that are kept for the next tab, and what a cell
+# counts beside them. The cell that runs may go beyond.
+SHOWN = 64 << 20
+CELL = 1000
 
 
 @dataclass
@@ -68,7 +75,7 @@ class Kernel:
         self.lesson = lesson
         self.state = "dead"
         self.reason: str | None = None
-        self.shown: dict[str, Shown] = {}
+        self.shown: Recent[str, Shown] = Recent(SHOWN, lambda shown: shown.size + CELL)
         self.touched = time.monotonic()
         self._folder = folder
         self._opening = opening
@@ -191,7 +198,7 @@ class Kernel:
         """Run one cell and, if it went well, its check."""
         self._current, self._interrupted = ask, False
         self._language = ask.language
-        self.shown[ask.cell] = Shown()
+        self.shown.put(ask.cell, Shown())
         begun = time.monotonic()
         status, checked = "error", None
         try:
@@ -207,6 +214,12 @@ class Kernel:
                     checked = await self._check(ask)
         except Died:
             status = "error"
+        except Exception as error:
+            # Ours to mend; the cells that wait are still run.
+            status = "error"
+            with use_language(ask.language):
+                told = {"type": "error", "lesson": self.lesson, "message": logged(error)}
+            self._tell({**told, "cell": ask.cell})
         finally:
             self._current = None
         if status != "ok" and self._interrupted:
@@ -260,7 +273,7 @@ class Kernel:
         }
         if checked is not None:
             told["check"] = checked
-        self.shown.setdefault(ask.cell, Shown()).done = told
+        self.shown.get_or(ask.cell, Shown).done = told
         self.touched = time.monotonic()
         self._tell(told)
 
@@ -290,7 +303,14 @@ class Kernel:
             memory = self._memory or suitable(machine_memory())
             process = Process(self._folder, memory, self._language, self._heard, self._ended)
             self._process, self._model = process, None
-            await process.begin(self._opening)
+            try:
+                await process.begin(self._opening)
+            except Died:
+                raise
+            except Exception as error:
+                logged(error)
+                await process.end(Notice("Python cannot be started: {reason}", reason=error))
+                raise Died from error
             self._set("idle")
 
     async def _end(self, reason: Notice | None) -> None:
@@ -305,7 +325,7 @@ class Kernel:
                 self._set("dead", self._say(reason))
 
     def _heard(self, cell: str, output: Told) -> None:
-        self.shown.setdefault(cell, Shown()).add(output)
+        self.shown.get_or(cell, Shown).add(output)
         self._tell({"type": "kernel.output", "lesson": self.lesson, "cell": cell, "output": output})
 
     def _set(self, state: str, reason: str | None = None) -> None:

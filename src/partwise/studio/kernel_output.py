@@ -17,13 +17,16 @@ class Shown:
     Args:
         outputs: each as `output_of` makes it.
         done: how it ended, as a message; None while it runs.
+        size: characters of all outputs.
     """
 
     outputs: list[Told] = field(default_factory=list)
     done: Told | None = None
+    size: int = 0
 
     def add(self, output: Told) -> None:
         """Add an output; text that goes on is one output."""
+        self.size += sum(len(value) for value in output.values() if isinstance(value, str))
         last = self.outputs[-1] if self.outputs else {}
         if output["kind"] == "stream" == last.get("kind") and output["name"] == last["name"]:
             self.outputs[-1] = {**last, "text": last["text"] + output["text"]}

@@ -60,7 +60,7 @@ class Kernels:
         kernel = await self._of(tab, sent)
         kernel.warm(tab.language)
         tab.send(kernel.told)
-        for cell, shown in list(kernel.shown.items()):
+        for cell, shown in kernel.shown.items():
             tab.send(
                 {
                     "type": "kernel.cell",
@@ -100,12 +100,12 @@ class Kernels:
         """Stop a lesson's cells."""
         kernel = self._kernels.get(field(sent, "lesson", str))
         if kernel is not None:
-            self._later(kernel.interrupt())
+            self._later(tab, sent, kernel.interrupt())
 
     async def restart(self, tab: Tab, sent: dict[str, Any]) -> None:
         """End a lesson's Python and start it anew."""
         kernel = await self._of(tab, sent)
-        self._later(kernel.restart(tab.language))
+        self._later(tab, sent, kernel.restart(tab.language))
 
     async def complete(self, tab: Tab, sent: dict[str, Any]) -> None:
         """What could stand at the cursor; answered whatever else goes on."""
@@ -117,7 +117,7 @@ class Kernels:
             found = await kernel.complete(code, cursor)
             tab.send({"type": "kernel.completion", "ask": ask, **found})
 
-        self._later(answer())
+        self._later(tab, sent, answer())
 
     async def close(self) -> None:
         """The server ends, and with it every process."""
@@ -127,9 +127,16 @@ class Kernels:
         await asyncio.gather(*(kernel.close(reason) for kernel in self._kernels.values()))
         self._kernels.clear()
 
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+    def _later(self, tab: Tab, sent: dict[str, Any], work: Coroutine[Any, Any, None]) -> None:
         """Do something without letting the tab's next message wait for it."""
-        task = asyncio.create_task(work)
+
+        async def done() -> None:
+            try:
+                await work
+            except Exception as error:
+                tab.fault(error, sent)
+
+        task = asyncio.create_task(done())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -24,6 +24,7 @@ from partwise.studio.lab import deep, dropout, norms
 from partwise.studio.lab.limits import within
 from partwise.studio.models import Models
 from partwise.studio.reading import read_text
+from partwise.studio.recent import Recent
 from partwise.studio.state import State
 from partwise.text.prepare import Prepared, prepare
 from partwise.training.events import Stepped
@@ -40,6 +41,9 @@ MOST_EDGES = 24
 
 # Pieces that thinned networks are measured on.
 PIECES, PIECE = 16, 64
+
+# Prepared texts that are kept open.
+TEXTS = 8
 
 
 def routes(state: State) -> list[BaseRoute]:
@@ -91,7 +95,7 @@ class Labs:
         self._lane = threading.Lock()
         # Draws are torch's own, which all threads share.
         self._draws = threading.Lock()
-        self._texts: dict[Path, Prepared] = {}
+        self._texts: Recent[Path, Prepared] = Recent(TEXTS)
 
     def stack(self, sent: dict[str, Any]) -> dict[str, Any]:
         """Gradient, likeness of tokens and what blocks add, by layer, before any training."""
@@ -231,7 +235,7 @@ class Labs:
                 tokenizer=run.tokenizer(),
                 offline=True,
             )
-            self._texts[run.path] = known
+            self._texts.put(run.path, known)
         return known
 
 

@@ -1,7 +1,6 @@
 """Models to look into: the tiny one, and every run of the folder, by an id that a page can send."""
 
 import tomllib
-from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
     from partwise.text.tokenizers import Tokenizer
 
 RUN = "run:"
-
-# Models that are kept in memory.
-KEPT = 2
 
 
 def routes(state: State) -> list[BaseRoute]:
@@ -83,14 +79,10 @@ class Models:
 
         mark = (str(folder), *(_step(folder, name) for name in ("best", "last")))
         with self._state.loading:
-            kept: OrderedDict[Any, Any] = self._state.loaded
-            if mark not in kept:
+            found: tuple[GPT, Tokenizer] | None = self._state.loaded.get(mark)
+            if found is None:
                 run = Run.open(folder)
-                kept[mark] = run.model(), run.tokenizer()
-                while len(kept) > KEPT:
-                    kept.popitem(last=False)
-            kept.move_to_end(mark)
-            found: tuple[GPT, Tokenizer] = kept[mark]
+                found = self._state.loaded.put(mark, (run.model(), run.tokenizer()))
             return found
 
     def known(self) -> list[dict[str, Any]]:

@@ -56,6 +56,8 @@ class Playground:
         async def work() -> None:
             try:
                 await asyncio.to_thread(self._sample, tab, model, prompt, config, stop, tell)
+            except Exception as error:
+                tab.fault(error, {"ask": ask})
             finally:
                 # A tab may have asked again by the same name meanwhile.
                 if self._stops.get((tab, ask)) is stop:

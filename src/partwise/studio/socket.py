@@ -11,15 +11,16 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from partwise.errors import PartwiseError, UsageError
 from partwise.messages import LANGUAGES, use_language
 from partwise.studio.answers import field, read
-from partwise.studio.hub import Tab
+from partwise.studio.hub import Tab, whose
 from partwise.studio.state import State
 
 # What an area does with a message, and what it does when a tab is gone.
 Answer = Callable[[Tab, dict[str, Any]], Awaitable[None]]
 Gone = Callable[[Tab], Awaitable[None]]
 
-# Tabs that may be open at once.
+# Tabs that may be open at once, and channels that one may watch.
 MOST = 64
+CHANNELS = 64
 
 
 def routes(
@@ -43,23 +44,25 @@ def routes(
         writing = asyncio.create_task(tab.write())
         try:
             while True:
-                await _answer(tab, await socket.receive_text(), answers)
-        except (WebSocketDisconnect, RuntimeError, KeyError):
-            # Closed by either side; a message of bytes has no text.
-            pass
+                heard = await socket.receive()
+                if heard["type"] == "websocket.disconnect":
+                    break
+                await _answer(tab, heard.get("text") or heard.get("bytes") or "", answers)
         finally:
             state.hub.tabs.discard(tab)
             for task in [writing, *tab.tasks.values()]:
                 task.cancel()
             for one in gone:
                 await one(tab)
+            # The other side may be gone already.
             with suppress(RuntimeError, WebSocketDisconnect):
                 await tab.close(1000)
 
     return [WebSocketRoute("/api/socket", talk)]
 
 
-async def _answer(tab: Tab, text: str, answers: Mapping[str, Answer]) -> None:
+async def _answer(tab: Tab, text: str | bytes, answers: Mapping[str, Answer]) -> None:
+    """Hand a message to its area; what is wrong with it is said, and what is wrong with us too."""
     sent: dict[str, Any] = {}
     try:
         sent = read(text)
@@ -72,11 +75,9 @@ async def _answer(tab: Tab, text: str, answers: Mapping[str, Answer]) -> None:
             await answer(tab, sent)
     except PartwiseError as error:
         with use_language(tab.language):
-            told: dict[str, Any] = {"type": "error", "message": str(error)}
-        for name in ("ask", "lesson", "cell"):
-            if name in sent:
-                told[name] = sent[name]
-        tab.send(told)
+            tab.send({"type": "error", "message": str(error), **whose(sent)})
+    except Exception as error:
+        tab.fault(error, sent)
 
 
 def channels(state: State) -> dict[str, Answer]:
@@ -84,6 +85,8 @@ def channels(state: State) -> dict[str, Answer]:
 
     async def watch(tab: Tab, sent: dict[str, Any]) -> None:
         channel = _channel(sent)
+        if len(tab.channels | {channel}) > CHANNELS:
+            raise UsageError("a tab watches up to {most} channels", most=CHANNELS)
         for look in state.first_looks:
             look(tab, channel)
         tab.channels.add(channel)

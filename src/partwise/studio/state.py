@@ -2,7 +2,6 @@
 
 import secrets
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,8 +11,12 @@ from typing import Any
 from partwise.messages import Language, language
 from partwise.storage import cache_folder, data_folder
 from partwise.studio.hub import Hub, Tab
+from partwise.studio.recent import Recent
 
 STATIC = Path(__file__).parent / "static"
+
+# Models that are kept in memory.
+MODELS = 2
 
 
 def _token() -> str:
@@ -53,7 +56,7 @@ class State:
     hub: Hub = field(default_factory=Hub)
     jobs: Any = None
     first_looks: list[Callable[[Tab, str], None]] = field(default_factory=list)
-    loaded: OrderedDict[Any, Any] = field(default_factory=OrderedDict, repr=False)
+    loaded: Recent[Any, Any] = field(default_factory=lambda: Recent(MODELS), repr=False)
     loading: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @property

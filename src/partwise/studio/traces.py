@@ -3,7 +3,6 @@
 import secrets
 import threading
 import time
-from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -16,10 +15,14 @@ from partwise.model.config import ModelConfig
 from partwise.model.gpt import GPT
 from partwise.model.trace import trace
 from partwise.studio.reading import Label, Reading, read_text
+from partwise.studio.recent import Recent
 from partwise.text.tokenizers import Tokenizer
 
 # What one trace may hold, and all that are kept together (bytes).
 MOST_BYTES = 2**30
+
+# Figures that are kept beside one trace: those of a model of 12 layers and 12 heads, all of them.
+FIGURES = 512
 
 
 @dataclass(eq=False)
@@ -33,7 +36,7 @@ class Traced:
         reading: the text's tokens.
         values: as `model.trace.trace` names them, without the dimension of texts.
         seconds: what the forward pass took.
-        figures: what was found out about a tensor, by name and head.
+        figures: what was found out about a tensor, by name and head: the last `FIGURES`.
     """
 
     key: str
@@ -42,7 +45,9 @@ class Traced:
     reading: Reading
     values: dict[str, Tensor]
     seconds: float
-    figures: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
+    figures: Recent[tuple[str, int], dict[str, Any]] = field(
+        default_factory=lambda: Recent(FIGURES)
+    )
 
     @property
     def config(self) -> ModelConfig:
@@ -174,8 +179,7 @@ class Traces:
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self.twins = Twins()
         self._most = most_bytes
-        self._kept: OrderedDict[str, Traced] = OrderedDict()
-        self._lock = threading.Lock()
+        self._kept: Recent[str, Traced] = Recent(most_bytes, lambda traced: traced.bytes)
 
     def trace(
         self, model: GPT, tokenizer: Tokenizer, text: str, causal: bool | None = None
@@ -191,17 +195,12 @@ class Traces:
         own = self.twins.of(model, causal)
         most = most_tokens(own.config, self._most)
         reading = read_text(text, tokenizer, vocab_size=own.config.vocab_size, most=most)
-        with self._lock:
-            for known in self._kept.values():
-                if known.model is own and known.ids == reading.ids:
-                    self._kept.move_to_end(known.key)
-                    return replace(known, reading=reading), True
+        for key, known in self._kept.items():
+            if known.model is own and known.ids == reading.ids:
+                self._kept.get(key)
+                return replace(known, reading=reading), True
         made = trace_ids(own, tokenizer, reading)
-        with self._lock:
-            self._kept[made.key] = made
-            while len(self._kept) > 1 and self._held() > self._most:
-                self._kept.popitem(last=False)
-        return made, False
+        return self._kept.put(made.key, made), False
 
     def get(self, key: str) -> Traced:
         """The trace with that key.
@@ -209,11 +208,7 @@ class Traces:
         Raises:
             GoneError: it is no longer kept.
         """
-        with self._lock:
-            if key not in self._kept:
-                raise GoneError("this trace is no longer kept; read the text again")
-            self._kept.move_to_end(key)
-            return self._kept[key]
-
-    def _held(self) -> int:
-        return sum(traced.bytes for traced in self._kept.values())
+        known = self._kept.get(key)
+        if known is None:
+            raise GoneError("this trace is no longer kept; read the text again")
+        return known
