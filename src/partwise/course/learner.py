@@ -64,6 +64,10 @@ class LazyModel:
         return repr(self._model())
 
 
+class NoWeightError(PartwiseError, KeyError):
+    """A weight of a part that the chosen model was built without; a mapping's `get` knows it."""
+
+
 class LazyWeights(Mapping[str, Array]):
     """A run's best weights as NumPy arrays, by name; read when they are first asked for."""
 
@@ -86,7 +90,14 @@ class LazyWeights(Mapping[str, Array]):
         return self._found or {}
 
     def __getitem__(self, name: str) -> Array:
-        return self._weights()[name]
+        found = self._weights()
+        if name not in found:
+            raise NoWeightError(
+                "the chosen model has no weight {name}: it was built without that part; choose "
+                "another model at the top of the lesson, such as the tiny one",
+                name=name,
+            )
+        return found[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._weights())

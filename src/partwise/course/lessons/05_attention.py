@@ -6,7 +6,7 @@
 
 # %% [md zh] why
 # 语言模型只做一件事：读到这里，猜下一个词元。
-# 这一课从“什么都不会”出发，一步一步走到一个注意力头，它就是后面那架梯子的第一级。
+# 这一课从“什么都不会”出发，一步一步走到一个注意力头，它就是后面那架阶梯的第一级。
 #
 # 先定一把尺子。
 # 模型给正确答案的概率是 $p$，就罚它 $-\ln p$，对所有位置求平均，这就是**损失**，单位是 nat。
@@ -215,7 +215,7 @@ changed[-1] = 100.0
 moved = np.abs(one_head(changed) - one_head(x)).max(axis=-1)
 print("one head:", moved.round(3))
 
-ids = val_ids[:12]
+ids = val_ids[: min(12, config.context_length)]
 other = ids.copy()
 other[-1] = (other[-1] + 1) % config.vocab_size
 moved = np.abs(observe(model, other)["logits"] - observe(model, ids)["logits"]).max(
@@ -234,7 +234,7 @@ print("model:   ", moved.round(3))
 # token before), a vertical stripe (some newline or space), and an even haze.
 
 # %% [code] own
-ids = val_ids[:20]
+ids = val_ids[: min(20, config.context_length)]
 seen = observe(model, ids)
 A = seen["block.0.attention.weights"]  # (heads, T, T)
 labels = [decode([i]) for i in ids]
@@ -262,10 +262,10 @@ assert np.allclose(one_head(x)[-1], one_head(shuffled)[-1])
 # %% [md zh] ladder
 # 所以位置要另外告诉它：最简单的办法是给每个位置也学一行嵌入，加在词元的嵌入上，下一课再讲。
 #
-# **梯子的第一级**就是这些：词元嵌入 + 位置嵌入、一个宽 32 的头、一个输出层，上下文只有 8 个词元。
+# **阶梯的第一级**就是这些：词元嵌入 + 位置嵌入、一个宽 32 的头、一个输出层，上下文只有 8 个词元。
 # 在 tiny Shakespeare 上公开的验证损失是 2.40（Karpathy，2023）。
 # 作个对照：拿同一批剧本的全文数出来的“前一个词元的表”，验证损失是 2.49。好了一点，但只好一点。
-# 后面每一课加一个零件，[梯子](/ladder) 会告诉你每个零件值多少。
+# 后面每一课加一个零件，[阶梯](/ladder)会告诉你每个零件值多少。
 
 # %% [md en] ladder
 # So position must be told separately. The simplest way is to learn a row for every place as well and

@@ -127,7 +127,7 @@ expect(
 # 5.4); rung 6 does not. Here are the edges of one head of your model:
 
 # %% [code] edges
-ids = tokenizer.encode(text)[:12]
+ids = val_ids[: min(12, config.context_length)]
 A = observe(model, ids)["block.0.attention.weights"][0]
 dropped = dropout(A, 0.2, np.random.default_rng(1))
 show({"A": A, "dropout": dropped})
@@ -360,8 +360,10 @@ from partwise.sampling.generate import complete
 
 settings = pw.SampleConfig(chars=1000, count=10, temperature=0.8, seed=1)
 pieces = complete(model, tokenizer, "\n", settings)
-Path("sample.txt").write_text("\n".join(pieces), encoding="utf-8")
-written = Path("sample.txt").read_text(encoding="utf-8")
+while sum(map(len, pieces)) < 10_000 and len(pieces) < 200:  # some end a text early
+    pieces += complete(model, tokenizer, "\n", replace(settings, seed=len(pieces)))
+Path("sample.txt").write_bytes("\n".join(pieces).encode("utf-8"))
+written = Path("sample.txt").read_bytes().decode("utf-8")
 known = set(text.split())
 share = np.mean([word in known for word in written.split()])
 print(

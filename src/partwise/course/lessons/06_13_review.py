@@ -31,17 +31,31 @@
 # %% [code] push
 import torch
 
-ids = tokenizer.encode(text)[:12]
+ids = val_ids[: min(12, config.context_length)]
 stream = torch.tensor(observe(model, ids)["embedding"], dtype=torch.float32)[None]
 pushed = stream.clone()
 pushed[0, 5] += torch.randn(
     stream.shape[-1], generator=torch.Generator().manual_seed(1)
 )
-first = model.blocks[0]
-with torch.no_grad():
-    by_ffn = (
-        (first.feedforward(pushed) - first.feedforward(stream))[0].abs().amax(-1)
+ffn = model.blocks[0].feedforward
+if ffn is None:  # rungs 1 and 2 of the ladder have none
+    print(
+        either(
+            zh="所选的模型没有前馈层：下面用一个还没训练的顶替。",
+            en="The chosen model has no feed-forward layer: an untrained one stands in.",
+        )
     )
+    ffn = (
+        pw.GPT(
+            pw.ModelConfig(
+                d_model=stream.shape[-1], n_heads=config.n_heads, n_layers=1
+            )
+        )
+        .blocks[0]
+        .feedforward
+    )
+with torch.no_grad():
+    by_ffn = (ffn(pushed) - ffn(stream))[0].abs().amax(-1)
 print("feed-forward moves:", np.flatnonzero(by_ffn > 1e-6))
 
 # %% [check] push

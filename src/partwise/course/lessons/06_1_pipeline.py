@@ -37,7 +37,7 @@
 # not "more" than number 4.
 
 # %% [code] ids
-ids = val_ids[:16]
+ids = val_ids[: min(16, config.context_length)]
 L, V, d, N = len(ids), config.vocab_size, config.d_model, config.n_layers
 print(repr(decode(ids)))
 print(ids, ids.shape)
@@ -134,8 +134,12 @@ whole = sum(w.size for w in weights.values())
 print(
     f"{N} blocks of {inside:,} numbers: {N * inside / whole:.1%} of all {whole:,}"
 )
-up = [weights[f"blocks.{i}.feedforward.up.weight"] for i in (0, N - 1)]
-print("same numbers:", np.array_equal(*up))
+queries = [weights[f"blocks.{i}.attention.qkv.weight"] for i in range(N)]
+for i in range(1, N):
+    print(
+        f"block {i}: same numbers as block 0:",
+        np.array_equal(queries[i], queries[0]),
+    )
 
 # %% [md zh] depths-why
 # 真实的模型叠了多少块？深度 $N$ 从 12 到 96，块里的结构你都会在后面几课看到。
@@ -201,7 +205,7 @@ p = np.exp(z) / np.exp(z).sum()
 print("after", repr(decode(ids[-8:])))
 for i in p.argsort()[::-1][:5]:
     print(f"  {decode([i])!r:6} {p[i]:.1%}")
-print("what really came:", repr(decode(val_ids[16:17])))
+print("what really came:", repr(decode(val_ids[L : L + 1])))
 
 # %% [md zh] write-why
 # ## 练习：让它写下去
@@ -249,7 +253,7 @@ expect(
     zh=f"write(ids, 2) 应当返回原来的 16 个词元再加 2 个，现在有 {len(first)} 个。",
     en=f"write(ids, 2) should return the 16 given tokens and 2 more; it returned {len(first)}.",
 )
-best = int(observe(model, given)["logits"][-1].argmax())
+best = int(observe(model, given[-config.context_length :])["logits"][-1].argmax())
 expect(
     len(first) > 16 and first[16] == best,
     zh=f"接在后面的第一个词元应当是 {best} 号（最后一行 logits 最大的那个）。"
@@ -277,8 +281,9 @@ expect(
 # Every stop has the shape $(L, d)$. So what if we do not wait for the end, and put the output layer
 # behind each block? By and large the loss read so falls from layer to layer: the blocks improve the
 # guess, and all of them speak **the same language**. Where one block brings no gain, what it wrote is
-# for later blocks to use, and not yet for the output layer to read. This line that runs from start to end is called the
-# **residual stream**; why it can be read so is the matter of [06.5](/lesson/06.5).
+# for later blocks to use, and not yet for the output layer to read. This line that runs from start to
+# end is called the **residual stream**; why it can be read so is the matter of
+# [06.5](/lesson/06.5).
 
 # %% [code] lens
 rows = windows(val_ids, min(48, config.context_length), 8)  # (8, T + 1)

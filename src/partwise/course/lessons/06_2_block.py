@@ -62,7 +62,7 @@
 # %% [code] begin
 from partwise import reference
 
-ids = val_ids[:16]
+ids = val_ids[: min(16, config.context_length)]
 seen = observe(model, ids)
 w = reference.part(weights, "blocks.0")
 x = seen["embedding"]  # stage 1: (L, d)
@@ -81,6 +81,13 @@ print(
 )
 if "block.0.norm1" in seen:
     print("as in the model:", np.allclose(u, seen["block.0.norm1"], atol=1e-4))
+else:
+    print(
+        either(
+            zh="所选的模型没有归一化（阶梯第 5 级才加上）：它的子层直接读 x。",
+            en="The chosen model has no norms (rung 5 of the ladder adds them): its sublayers read x itself.",
+        )
+    )
 
 # %% [md zh] talk-why
 # ## 第 3、4 站：注意力和加号
@@ -108,12 +115,19 @@ def attention(u):  # (L, d) -> (L, d)
     return reference.attention(config, reference.part(w, "attention"), u[None])[0]
 
 
+u = reference.norm(config, reference.part(w, "norm1"), x)  # the same u, in one line
 a = attention(u)  # stage 3
 x1 = x + a  # stage 4
-print(
-    "as in the model:",
-    np.allclose(x1, seen.get("block.0.residual1", x1), atol=1e-4),
-)
+if config.residual and "block.0.residual1" in seen:
+    print("as in the model:", np.allclose(x1, seen["block.0.residual1"], atol=1e-4))
+if not config.residual:
+    print(
+        either(
+            zh="所选的模型没有残差连接（阶梯第 4 级才加上）：它丢下 x，只把 a 交给下一站。",
+            en="The chosen model has no residual connections (rung 4 of the ladder adds them): it drops x "
+            "and hands on a alone.",
+        )
+    )
 print(
     f"size of x {np.sqrt((x**2).mean()):.2f}, of what is added {np.sqrt((a**2).mean()):.2f}"
 )
@@ -147,22 +161,34 @@ def phi(h):
 
 
 v = reference.norm(config, reference.part(w, "norm2"), x1)  # stage 5
-W_1, W_2 = (
-    w["feedforward.up.weight"].T,
-    w["feedforward.down.weight"].T,
-)  # (d, 4d) and (4d, d)
-b_1, b_2 = w.get("feedforward.up.bias", 0.0), w.get("feedforward.down.bias", 0.0)
+own = {name: w[name] for name in w if name.startswith("feedforward.")}
+if "feedforward.down.weight" not in own:  # rungs 1 to 3 of the ladder
+    print(
+        either(
+            zh="所选的模型没有这样的前馈层（阶梯第 4 级才有两个矩阵）：下面用一个随机的顶替。",
+            en="The chosen model has no such feed-forward layer (two matrices come with rung 4 of the "
+            "ladder): a random one stands in.",
+        )
+    )
+    d, draw = config.d_model, np.random.default_rng(2)
+    own = {
+        "feedforward.up.weight": draw.normal(size=(4 * d, d)) / np.sqrt(d),
+        "feedforward.down.weight": draw.normal(size=(d, 4 * d)) / np.sqrt(4 * d),
+    }
+W_1, W_2 = own["feedforward.up.weight"].T, own["feedforward.down.weight"].T
+b_1, b_2 = (
+    own.get("feedforward.up.bias", 0.0),
+    own.get("feedforward.down.bias", 0.0),
+)
 hidden = phi(v @ W_1 + b_1)  # (L, 4d)
 f = hidden @ W_2 + b_2  # stage 6: (L, d)
 print(
     f"{v.shape} -> {hidden.shape} -> {f.shape}; asleep (0): {(hidden == 0).mean():.0%}"
 )
-same = np.allclose(f, seen["block.0.feedforward"], atol=1e-4)
-print(
-    "as in the model:",
-    same,
-    "" if same else f"(its activation is {config.feedforward})",
-)
+if config.residual and "block.0.feedforward" in seen:
+    same = np.allclose(f, seen["block.0.feedforward"], atol=1e-4)
+    other = "" if same else f"(its activation is {config.feedforward})"
+    print("as in the model:", same, other)
 
 # %% [md zh] asleep
 # 打印出来的“asleep”值得一看：对每个词元，$4d$ 个隐藏特征里有很大一部分是 0。
@@ -201,6 +227,8 @@ def norm2(x):
 
 
 def feedforward(v):
+    if "feedforward.down.weight" not in w:  # the stand-in
+        return phi(v @ W_1 + b_1) @ W_2 + b_2
     return reference.feedforward(config, reference.part(w, "feedforward"), v)
 
 
@@ -220,6 +248,8 @@ def norm2(x):
 
 
 def feedforward(v):
+    if "feedforward.down.weight" not in w:  # the stand-in
+        return phi(v @ W_1 + b_1) @ W_2 + b_2
     return reference.feedforward(config, reference.part(w, "feedforward"), v)
 
 

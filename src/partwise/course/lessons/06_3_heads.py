@@ -187,8 +187,18 @@ print("the same:", np.allclose(total, Y))
 # features does each head of block 0 spread what it writes?
 
 # %% [code] spread
-W = weights["blocks.0.attention.projection.weight"].T  # (heads * head size, d)
 d, size = config.d_model, config.head_size
+if config.output_projection:
+    W = weights["blocks.0.attention.projection.weight"].T  # (heads * head size, d)
+else:
+    print(
+        either(
+            zh="所选的模型没有输出投影（阶梯第 2 级才加上）：每个头只写自己的那一段。",
+            en="The chosen model has no output projection (rung 2 of the ladder adds it): each head writes "
+            "its own stretch alone.",
+        )
+    )
+    W = np.eye(config.n_heads * size, d)
 for i in range(config.n_heads):
     band = W[i * size : (i + 1) * size]  # (head size, d)
     power = (band**2).sum(axis=0)
@@ -250,7 +260,7 @@ print(
 # loss rises. Inside the `with`, `silenced` makes a part's output zero; no weight is touched.
 
 # %% [code] mute
-from partwise.ladder.knockout import silenced
+from partwise.ladder.knockout import parts, silenced
 
 whole = val_loss()
 cost = np.zeros((config.n_layers, config.n_heads))
@@ -259,7 +269,10 @@ for layer in range(config.n_layers):
     with silenced(model, f"block.{layer}.attention"):
         together[layer] = val_loss() - whole
     for head in range(config.n_heads):
-        with silenced(model, f"block.{layer}.attention.head.{head}"):
+        part = f"block.{layer}.attention.head.{head}"
+        if part not in parts(model):  # a single head is all of attention
+            part = f"block.{layer}.attention"
+        with silenced(model, part):
             cost[layer, head] = val_loss() - whole
 
 print(f"loss with all heads: {whole:.3f}")

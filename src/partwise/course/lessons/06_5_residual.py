@@ -217,11 +217,20 @@ for residual in (False, True):
 # caption.en = "Each of n sublayers writes once; none wipes out what another wrote"
 
 # %% [code] sum
-seen = observe(model, val_ids[:24])
+seen = observe(model, val_ids[: min(24, config.context_length)])
 x_0, x_N = seen["embedding"], seen[f"block.{config.n_layers - 1}.output"]
 names = [n for n in seen if n.endswith((".attention", ".feedforward"))]
 written = [seen[n] for n in names]
-print("the sum is the stream:", np.allclose(x_0 + sum(written), x_N, atol=1e-4))
+if config.residual:
+    print("the sum is the stream:", np.allclose(x_0 + sum(written), x_N, atol=1e-4))
+else:
+    print(
+        either(
+            zh="所选的模型没有残差连接（阶梯第 4 级才加上）：每个子层都顶替了前面的，和不成立。",
+            en="The chosen model has no residual connections (rung 4 of the ladder adds them): each sublayer "
+            "takes the place of what was there, and the sum does not hold.",
+        )
+    )
 for name, value in zip(["embedding", *names], [x_0, *written], strict=True):
     along = (value * x_N).sum() / (x_N**2).sum()
     print(f"{name:22} {along:6.1%} of the final stream")

@@ -95,6 +95,13 @@ print(
 # $\gamma$ look like?
 
 # %% [code] gammas
+if config.norm == "none":
+    print(
+        either(
+            zh="所选的模型没有归一化（阶梯第 5 级才加上），也就没有 γ 可看。",
+            en="The chosen model has no norms (rung 5 of the ladder adds them), and so no gamma to look at.",
+        )
+    )
 for name, w in weights.items():
     if "norm" in name and name.endswith("weight") and w.shape == (config.d_model,):
         print(
@@ -259,7 +266,7 @@ r = gamma * x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + eps)  # (L, d)
 print("RMSNorm:  ", r[1].round(2))
 print("LayerNorm:", y[1].round(2))
 
-seen = observe(model, val_ids[:40])
+seen = observe(model, val_ids[: min(40, config.context_length)])
 for i in range(config.n_layers):
     stream = seen[f"block.{i}.output"]
     part = (stream.mean(-1) ** 2 / (stream**2).mean(-1)).mean()

@@ -348,11 +348,12 @@ print(f"{L:.3f}; at the start, a = b: {-np.log(sigma(0)):.3f}")
 
 # %% [code] prefer
 hated = int(np.bincount(old_ids).argmax())
-ask, say = 12, 16
+ask = min(12, 3 * T // 7)
+answer = min(16, T + 1 - ask)
 starts = np.random.default_rng(2).integers(0, len(old_ids) - 100, 64)
-losers = np.stack([old_ids[s : s + ask + say] for s in starts])
+losers = np.stack([old_ids[s : s + ask + answer] for s in starts])
 without = [
-    [i for i in old_ids[s + ask : s + 100] if i != hated][:say] for s in starts
+    [i for i in old_ids[s + ask : s + 100] if i != hated][:answer] for s in starts
 ]
 winners = np.concatenate([losers[:, :ask], np.array(without)], 1)
 winners, losers = torch.tensor(winners), torch.tensor(losers)

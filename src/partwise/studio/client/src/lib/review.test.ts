@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { after, type Answered, due, nextDue, shuffled, typedNumber, WAITS } from "./review";
+import { after, type Answered, due, nextDue, shuffled, WAITS } from "./review";
 
 const DAY = 86_400;
 
@@ -58,22 +58,4 @@ describe("the order of options", () => {
     expect(shuffled(1, "x")).toEqual([0]);
     expect(shuffled(0, "x")).toEqual([]);
   });
-});
-
-test.each([
-  ["64", 64],
-  ["６４", 64],
-  [" −1.5 ", -1.5],
-  ["1,234,567", 1234567],
-  ["1 000", 1000],
-  ["1/3", 1 / 3],
-  ["12.5%", 0.125],
-  ["3e-4", 3e-4],
-  [".5", 0.5],
-  ["", null],
-  ["abc", null],
-  ["1.2.3", null],
-  ["64 头", null],
-])("a typed number: %s", (text, value) => {
-  expect(typedNumber(text)).toBe(value);
 });

@@ -68,18 +68,3 @@ export function shuffled(length: number, name: string): number[] {
   if (length > 1 && order.every((value, index) => value === index)) order.push(order.shift()!);
   return order;
 }
-
-/** A number as a person types it: full-width digits, a comma, a minus sign, 3e-4; else null. */
-export function typedNumber(text: string): number | null {
-  const plain = text
-    .normalize("NFKC")
-    .trim()
-    .replace(/[−–]/g, "-")
-    .replace(/(\d)[,\s_](?=\d{3}(?:\D|$))/g, "$1");
-  const fraction = /^([+-]?\d+(?:\.\d+)?)\s*\/\s*(\d+(?:\.\d+)?)$/.exec(plain);
-  if (fraction) return Number(fraction[1]) / Number(fraction[2]);
-  const percent = /^([+-]?\d*\.?\d+)\s*%$/.exec(plain);
-  if (percent) return Number(percent[1]) / 100;
-  if (!/^[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?$/i.test(plain)) return null;
-  return Number(plain);
-}
