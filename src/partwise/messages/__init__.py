@@ -20,6 +20,9 @@ Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
 
 _chosen: contextvars.ContextVar[Language | None] = contextvars.ContextVar("language", default=None)
+_words: contextvars.ContextVar[Mapping[str, str] | None] = contextvars.ContextVar(
+    "words", default=None
+)
 
 
 def language() -> Language:
@@ -49,6 +52,20 @@ def use_language(chosen: Language | None) -> Iterator[None]:
         _chosen.reset(token)
 
 
+@contextmanager
+def use_words(words: Mapping[str, str]) -> Iterator[None]:
+    """Say some templates otherwise inside the `with`, to readers who have no command line.
+
+    Args:
+        words: template -> the one that is shown in its place, with the same names in braces.
+    """
+    token = _words.set(words)
+    try:
+        yield
+    finally:
+        _words.reset(token)
+
+
 def message(template: str, /, **values: object) -> str:
     """`template` in the reader's language, with `{name}` replaced by the values.
 
@@ -59,6 +76,7 @@ def message(template: str, /, **values: object) -> str:
     Returns:
         The text to show. A template without a twin is shown in English.
     """
+    template = (_words.get() or {}).get(template, template)
     translated = catalogue().get(template, template) if language() == "zh" else template
     return translated.format(**values)
 

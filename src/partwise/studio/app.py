@@ -13,13 +13,14 @@ from starlette.routing import BaseRoute, Mount, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from partwise.errors import PartwiseError
-from partwise.messages import LANGUAGES, use_language
+from partwise.messages import LANGUAGES, use_language, use_words
 from partwise.studio import about, jobs, lessons, models, pages, progress, socket, texts
 from partwise.studio.answers import fault, gone, mistake
 from partwise.studio.kernels import Kernels
 from partwise.studio.playground import Playground
 from partwise.studio.security import Guard, TooLargeError, too_large
 from partwise.studio.state import State
+from partwise.studio.wording import PAGES
 
 # An area is a module with `routes(state)`.
 AREAS: tuple[Callable[[State], list[BaseRoute]], ...] = (
@@ -120,7 +121,7 @@ class Later:
 
 
 class Spoken:
-    """Speaks the language that a page asks for in its header, else the studio's.
+    """Speaks the language that a page asks for in its header, else the studio's, and as to a page.
 
     Args:
         app: what speaks.
@@ -136,5 +137,5 @@ class Spoken:
         if scope["type"] in ("http", "websocket"):
             wanted = Headers(scope=scope).get("x-partwise-language")
         chosen = next((known for known in LANGUAGES if known == wanted), self._state.language)
-        with use_language(chosen):
+        with use_language(chosen), use_words(PAGES):
             await self._app(scope, receive, send)

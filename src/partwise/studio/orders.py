@@ -22,7 +22,13 @@ from partwise.studio.texts import spec_of
 from partwise.text.config import DataConfig
 from partwise.training.config import TrainConfig
 
-COMMAND = "from partwise.cli import main; sys.exit(main(sys.argv[1:]))"
+COMMAND = """
+from partwise.cli import main
+from partwise.messages import use_words
+from partwise.studio.wording import PAGES
+with use_words(PAGES):
+    sys.exit(main(sys.argv[1:]))
+"""
 TINY = "from partwise.course.tiny import make_tiny; make_tiny()"
 
 SECTIONS: dict[str, type[Any]] = {
