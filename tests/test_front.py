@@ -53,6 +53,28 @@ def test_what_is_not_said_is_chosen_and_said() -> None:
     assert any(isinstance(event, Said) for event in heard)
 
 
+def test_minutes_choose_model_and_training_as_the_command_does() -> None:
+    heard: list[object] = []
+    run = pw.train("text.txt", minutes=0.5, listen=heard.append)
+    said = [str(event.notice) for event in heard if isinstance(event, Said)]
+    assert said[0].startswith("0.5 minutes: 2 layers of width 48")
+    assert any(line.startswith("validation loss expected") for line in said)
+    assert (run.record.model.n_layers, run.record.model.d_model) == (2, 48)
+    assert run.record.train.minutes is not None and run.record.train.minutes < 0.5
+    assert run.record.train.optimizer == "muon" and run.record.train.steps is None
+    assert isinstance(heard[-1], Finished)
+
+
+def test_minutes_limit_what_was_chosen_otherwise() -> None:
+    run = pw.train("text.txt", model="ladder-1", minutes=0.003)
+    assert run.record.model.d_model == 32
+    assert run.record.train.minutes == 0.003 and run.record.train.steps is None
+    with pytest.raises(ConfigError, match="minutes=1 and train= both say how long"):
+        pw.train("text.txt", train=pw.TrainConfig(steps=2), minutes=1)
+    with pytest.raises(ConfigError, match="minutes"):
+        pw.train("text.txt", minutes=-1)
+
+
 def test_mistakes_are_one_line_and_leave_nothing() -> None:
     model = pw.ModelConfig(context_length=16, n_layers=1, d_model=32, n_heads=2)
     steps = pw.TrainConfig(steps=2)
@@ -107,6 +129,7 @@ def test_the_version_needs_no_torch() -> None:
         ({"data": "char"}, "give DataConfig, None"),
         ({"begin": 5}, "give Run, str, Path, None"),
         ({"lora": 4}, "give LoraConfig, None"),
+        ({"minutes": "5"}, "minutes='5' has the wrong type; give float, int, None"),
         ({"name": 5}, "name=5 has the wrong type; give str, None"),
         ({"root": 5}, "root=5 has the wrong type; give str, Path"),
     ],

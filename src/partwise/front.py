@@ -2,12 +2,16 @@
 
 import dataclasses
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any, TypeAlias
 
 from partwise.budget.choices import DEFAULT, choose, start
+from partwise.budget.dial import Wanted, turn
 from partwise.budget.finetuning import choose_further, start_from
 from partwise.errors import ConfigError
+from partwise.messages import Notice
 from partwise.model.config import ModelConfig
 from partwise.model.lora_config import LoraConfig
 from partwise.run import Run, Sampled, begin_with, find
@@ -32,6 +36,7 @@ def train(
     data: DataConfig | None = None,
     begin: Run | str | Path | None = None,
     lora: LoraConfig | None = None,
+    minutes: float | None = None,
     name: str | None = None,
     root: str | Path = "runs",
     offline: bool = False,
@@ -46,6 +51,8 @@ def train(
         data: tokenizer and split; None: characters, and the last tenth to validate on.
         begin: start with the weights and the tokenizer of this run or Hugging Face folder.
         lora: train additions of low rank in place of the weights of `begin`.
+        minutes: how long it may take; with nothing else said of model and training, this chooses
+            both, and counts from the call to its end.
         name: the run's name; None makes one from the text's and the date.
         root: the folder of runs.
         offline: never download a corpus.
@@ -60,8 +67,15 @@ def train(
     _hold("data", data, DataConfig, None)
     _hold("begin", begin, Run, str, Path, None)
     _hold("lora", lora, LoraConfig, None)
+    _hold("minutes", minutes, float, int, None)
     _hold("name", name, str, None)
     _hold("root", root, str, Path)
+    began = perf_counter()
+    if train is not None and minutes is not None:
+        raise ConfigError(
+            "minutes={minutes} and train= both say how long; write it into the TrainConfig",
+            minutes=minutes,
+        )
     preset = model if isinstance(model, str) else None
     data, lora = data or DataConfig(), lora or LoraConfig()
     require_place(name, root)
@@ -87,12 +101,22 @@ def train(
         tokenizer=None if earlier is None else earlier.tokenizer,
         offline=offline,
     )
+    size = preset or DEFAULT
+    dialled: tuple[Notice, ...] = ()
+    said: set[str] = set() if minutes is None else {"minutes"}
+    if minutes is not None:
+        usual = replace(usual, train=replace(usual.train, minutes=minutes))
+        turned = None
+        if model is None and earlier is None:
+            turned = turn(prepared, minutes, Wanted({}, {"minutes": minutes}), began=began)
+        if turned is not None:
+            size, usual, dialled = turned.name, turned.begin, turned.notices
     known: dict[str, Any] = {
         "model": model if isinstance(model, ModelConfig) else usual.model,
         "train": train or usual.train,
-        "name": preset or DEFAULT,
+        "name": size,
         "said_of_model": _fields(model) if isinstance(model, ModelConfig) else set(),
-        "said_of_training": _fields(train) if train is not None else set(),
+        "said_of_training": said if train is None else _fields(train),
         "train_tokens": len(prepared.train),
         "validation_tokens": len(prepared.validation),
     }
@@ -114,7 +138,7 @@ def train(
         prepared=prepared,
     )
     if not isinstance(model, ModelConfig):
-        for notice in chosen.notices:
+        for notice in (*dialled, *chosen.notices):
             listen(Said(notice))
     for event in run.train():
         listen(event)

@@ -1,9 +1,12 @@
 """The runs that the minutes dial's law is fitted to, and those that it is judged by.
 
 A cell is one run. What was measured stands in a file of JSON lines; what stands there is not
-measured again, so that the grid may be measured in pieces. Cells come in the order of their worth:
-first the cheap runs of every text, which the law follows from, then the dearer ones, then whole
-runs of some minutes, by the dial and by each size near its choice.
+measured again, so that the grid may be measured in pieces.
+
+A minute is one of a core. Tokens are counted that the model trains on in so many seconds of the
+process, measured just before, and the run reads so many: what else the machine does changes no
+loss. That a run ends in time by the clock on the wall is another question, which
+`tests/budget/test_dial.py` asks.
 """
 
 import json
@@ -18,7 +21,7 @@ import torch
 
 from partwise.bench.cases import load
 from partwise.budget.dial import Choice, Facts, choose_size, facts_of, speeds
-from partwise.budget.family import SIZES, Size, inner_parameters, member
+from partwise.budget.family import SIZES, Size, inner_parameters, member, settings_of
 from partwise.budget.law import Law, Point, fit, standing
 from partwise.budget.recipes import Recipe
 from partwise.machine import describe, git_state
@@ -42,9 +45,6 @@ TOKENS = tuple(1 << power for power in range(18, 24))
 # Operations up to which a law's run is made: 6 N D.
 DEAREST = 6e13
 
-# Sizes beside the dial's choice that are given the same time.
-BESIDE = 1
-
 # Validation tokens that the law's runs are judged by.
 JUDGED = 1 << 16
 
@@ -57,7 +57,7 @@ class Cell:
         text: which text.
         size: of the model; none: whatever the dial chooses.
         tokens: to train on; none: `minutes` say how long.
-        minutes: of training; none: `tokens` say how long.
+        minutes: of one core; none: `tokens` say how long.
     """
 
     text: TextName
@@ -76,21 +76,33 @@ def law_cells() -> list[Cell]:
     """The runs that the law is fitted to, the cheapest first."""
     priced = []
     for size in SIZES:
-        parameters = inner_parameters(member(size, 96).model)
+        parameters = inner_parameters(member(size, 96, 1).model)
         for tokens in TOKENS:
             if 6 * parameters * tokens <= DEAREST:
                 priced += [(parameters * tokens, Cell(text, size, tokens)) for text in TEXTS]
     return [cell for _, cell in sorted(priced, key=lambda pair: pair[0])]
 
 
-def judged_cells() -> list[Cell]:
-    """The runs that the dial is judged by: its own, and sizes for the same time."""
-    cells = []
+def judged_cell(rows: list[dict[str, Any]]) -> Cell | None:
+    """The next run that the dial is judged by; None: all were made.
+
+    First the dial's own. Then sizes for the same time, outward from its choice, until the best of
+    them has a worse one on either side.
+    """
+    known = {row["cell"] for row in rows}
     for minutes in MINUTES:
         for text in TEXTS:
-            cells.append(Cell(text, None, minutes=minutes))
-            cells += [Cell(text, size, minutes=minutes) for size in SIZES]
-    return cells
+            own = Cell(text, None, minutes=minutes)
+            if own.name not in known:
+                return own
+            same = [row for row in rows if (row["text"], row["minutes"]) == (text, minutes)]
+            best = min(same, key=lambda row: float(row["loss"]))["size"]
+            at = [str(size) for size in SIZES].index(best)
+            for size in SIZES[max(0, at - 1) : at + 2]:
+                beside = Cell(text, size, minutes=minutes)
+                if str(size) not in {row["size"] for row in same}:
+                    return beside
+    return None
 
 
 def text_file(name: TextName, folder: Path) -> Path:
@@ -133,30 +145,26 @@ def take(cell: Cell, clock: Callable[[], float] = time.perf_counter) -> dict[str
     )
     facts = facts_of(prepared)
     began = clock()
-    chosen = _of_the_dial(cell, facts) if cell.size is None else None
-    size = cell.size or (chosen.size if chosen else SIZES[0])
-    row: dict[str, Any] = {"cell": cell.name, "text": cell.text, "size": str(size)}
-    if chosen is not None:
-        row |= {"expected": chosen.loss, "interval": chosen.interval}
-    readings = 1.0
+    row: dict[str, Any] = {"cell": cell.name, "text": cell.text}
     if cell.tokens is not None:
-        readings = cell.tokens / facts.train_tokens
-    elif chosen is not None:
-        readings = chosen.tokens / facts.train_tokens
-    elif cell.minutes is not None:
-        speed = dict(speeds(facts, (size,)))[size]
-        readings = 60 * cell.minutes * speed / facts.train_tokens
-    begin = member(size, facts.vocab_size, readings=readings)
-    minutes = None if cell.minutes is None else cell.minutes - (clock() - began) / 60
+        assert cell.size is not None
+        size, tokens = cell.size, cell.tokens
+        readings = tokens / facts.train_tokens
+        begin = member(size, facts.vocab_size, facts.train_tokens, readings=readings)
+    else:
+        assert cell.minutes is not None
+        choice = _chosen(cell, facts, 60 * cell.minutes)
+        size, tokens, begin = choice.size, int(choice.tokens), choice.begin
+        row |= {"expected": choice.loss, "interval": choice.interval, "enough": choice.enough}
     before = load()
-    row |= _train(begin, prepared, cell.tokens, minutes)
+    row |= {"size": str(size), **run_of(begin, prepared, tokens)}
     row |= {
         "minutes": cell.minutes,
         "wall_seconds": clock() - began,
         "parameters": inner_parameters(begin.model),
-        "dropout": begin.model.dropout,
         "text_tokens": facts.train_tokens,
         "surprise": facts.surprise,
+        "settings": settings_of(begin),
         "load_before": before,
         "threads": torch.get_num_threads(),
         "machine": describe()["cpu"],
@@ -165,19 +173,34 @@ def take(cell: Cell, clock: Callable[[], float] = time.perf_counter) -> dict[str
     return row
 
 
-def _of_the_dial(cell: Cell, facts: Facts) -> Choice:
-    assert cell.minutes is not None
-    return choose_size(60 * cell.minutes, facts, speeds(facts), standing())
+def _chosen(cell: Cell, facts: Facts, seconds: float) -> Choice:
+    """What the dial chooses, or its promise for the size that is given.
+
+    What measuring all sizes took comes off the dial's time, as it does in a run; a size that is
+    given has all of it.
+    """
+    clock = time.process_time
+    began = clock()
+    if cell.size is not None:
+        return choose_size(seconds, facts, speeds(facts, (cell.size,), clock=clock), standing())
+    tried: list[tuple[Size, float]] = []
+
+    def measured() -> Iterator[tuple[Size, float]]:
+        for found in speeds(facts, clock=clock):
+            tried.append(found)
+            yield found
+
+    choose_size(seconds, facts, measured(), standing())
+    return choose_size(seconds - (clock() - began), facts, tried, standing())
 
 
-def _train(
-    begin: Recipe, prepared: Prepared, tokens: int | None, minutes: float | None
-) -> dict[str, Any]:
+def run_of(begin: Recipe, prepared: Prepared, tokens: int) -> dict[str, Any]:
+    """Train on so many tokens, the last step among them; what came of it."""
     a_step = begin.train.batch_size * begin.model.context_length
     config = replace(
         begin.train,
-        steps=None if tokens is None else tokens // a_step,
-        minutes=minutes,
+        steps=max(1, tokens // a_step),
+        compile="off",
         eval_every=10**9,
         eval_tokens=JUDGED,
         log_every=10**9,
@@ -201,21 +224,6 @@ def _train(
     raise AssertionError("a run ends with Finished")
 
 
-@dataclass(frozen=True)
-class Taken:
-    """A cell was measured.
-
-    Args:
-        number: of the cell among those that are left, from 1.
-        left: how many were.
-        row: its row.
-    """
-
-    number: int
-    left: int
-    row: dict[str, Any]
-
-
 def read(results: Path) -> list[dict[str, Any]]:
     """The rows that were measured; none where there is no such file."""
     if not results.exists():
@@ -229,7 +237,7 @@ def measure(
     minutes: float | None = None,
     judge: bool = False,
     clock: Callable[[], float] = time.perf_counter,
-) -> Iterator[Taken]:
+) -> Iterator[dict[str, Any]]:
     """Measure what the results lack, one cell after the other, and add each as it is done.
 
     Args:
@@ -241,22 +249,23 @@ def measure(
     Raises:
         RunError: another benchmark runs on this machine.
     """
-    known = {row["cell"] for row in read(results)}
-    cells = judged_cells() if judge else law_cells()
-    left = [cell for cell in cells if cell.name not in known]
     until = None if minutes is None else clock() + 60 * minutes
     with lock(cache_folder() / "bench" / "lock"):
-        for number, cell in enumerate(left, start=1):
-            if until is not None and clock() >= until:
+        while until is None or clock() < until:
+            rows = read(results)
+            known = {row["cell"] for row in rows}
+            left = (cell for cell in law_cells() if cell.name not in known)
+            cell = judged_cell(rows) if judge else next(left, None)
+            if cell is None:
                 return
             row = take(cell)
             with results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
-            yield Taken(number, len(left), row)
+            yield row
 
 
 def points_of(rows: list[dict[str, Any]]) -> list[Point]:
-    """The law's points among the rows."""
+    """The law's points: all rows whose runs were the family's as it is now."""
     return [
         Point(
             row["text"],
@@ -267,8 +276,23 @@ def points_of(rows: list[dict[str, Any]]) -> list[Point]:
             row["loss"],
         )
         for row in rows
-        if row["minutes"] is None
+        if of_family(row)
     ]
+
+
+def of_family(row: dict[str, Any]) -> bool:
+    """Whether a run had the settings that the dial would give it today."""
+    if "settings" not in row:
+        return True
+    model = row["settings"]["model"]
+    begin = member(
+        next(size for size in SIZES if str(size) == row["size"]),
+        model["vocab_size"],
+        row["text_tokens"],
+        readings=row["tokens"] / row["text_tokens"],
+    )
+    same: bool = row["settings"] == settings_of(begin)
+    return same
 
 
 def fitted(results: Path) -> Law:

@@ -120,13 +120,14 @@ def fit_training(
     steps = train.steps
     if steps is not None and "warmup_steps" not in said:
         train = replace(train, warmup_steps=min(train.warmup_steps, steps // 10))
-    if "eval_tokens" not in said and validation_tokens > EVALUATED_TOKENS:
-        train = replace(train, eval_tokens=EVALUATED_TOKENS)
+    sample = train.eval_tokens or EVALUATED_TOKENS
+    if "eval_tokens" not in said and validation_tokens > sample:
+        train = replace(train, eval_tokens=sample)
         notices.append(
             Notice(
                 "validation loss on a fixed sample of {sample:,} of {all:,} tokens, so that it "
                 "takes little of the time (--train.eval-tokens)",
-                sample=EVALUATED_TOKENS,
+                sample=sample,
                 all=validation_tokens,
             )
         )

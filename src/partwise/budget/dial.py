@@ -3,31 +3,27 @@
 A model twice as large learns more from each token and reads half as many. How many it reads is
 measured here and now, what it learns from them says the law (see `law.py`); the size with the
 lowest loss is taken.
+
+The minutes are those from the beginning of the command to its end: reading the text and measuring
+come off them, and what is promised is what the rest buys.
 """
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
-import numpy as np
-import torch
-
-from partwise.budget.family import SIZES, Size, inner_parameters, member
+from partwise.budget.choices import EVALUATED_TOKENS, fit_to_text
+from partwise.budget.family import ENOUGH, SIZES, Size, inner_parameters, member
 from partwise.budget.law import Law, standing
 from partwise.budget.recipes import Recipe
+from partwise.budget.speed import speed_of
 from partwise.budget.surprise import surprise
 from partwise.messages import Notice
-from partwise.model.gpt import GPT
-from partwise.text.batches import windows
+from partwise.model.config import ModelConfig
+from partwise.settings import build
 from partwise.text.prepare import Prepared
-from partwise.training.data import Batch, Data
-from partwise.training.events import Stepped
-from partwise.training.loop import train
-
-# Steps of each size that are taken to measure its speed, the first of which do not count.
-TRIED, UNCOUNTED = 5, 2
+from partwise.training.config import TrainConfig
 
 # Minutes from which the dial chooses: measuring takes some seconds of them.
 SHORTEST = 0.5
@@ -35,15 +31,24 @@ SHORTEST = 0.5
 # Share of the time after which no further size is measured, and what is left for the run at least.
 MEASURING, LEAST = 0.25, 0.1
 
-# What is said of a training that changes how fast it is.
-SAID_OF_SPEED = ("device", "dtype", "threads", "batch_size", "accumulation", "optimizer")
+# Settings of the model that say how large it is; with one of them the dial chooses none.
+OF_SIZE = frozenset(
+    {"n_layers", "d_model", "n_heads", "head_dim", "d_ff", "attention", "feedforward"}
+)
 
 # A model with more parameters for each token of the text learns it by heart, which the law, fitted
-# to runs of few readings, does not know. A guess: no run has measured it yet.
+# to runs of few readings, does not know.
 PARAMETERS_A_TOKEN = 5.0
 
-# Share of the time that goes into evaluations, saving and the first steps.
-BESIDES = 0.04
+# Share of the time that goes into the first, slower steps and into saving.
+BESIDES = 0.03
+
+# A token that is judged costs a third of one that is learned from. The end of a run is judged by
+# at most this share of what it read, and on the way it is judged as often as costs this share.
+JUDGED, LOOKED = 0.1, 0.02
+
+# Looks on the way, if they cost no more than that.
+LOOKS = 8
 
 
 @dataclass(frozen=True)
@@ -63,20 +68,76 @@ class Facts:
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """What the user said beside the minutes.
+
+    Args:
+        model, train: settings by name.
+    """
+
+    model: Mapping[str, Any]
+    train: Mapping[str, Any]
+
+    def over(self, begin: Recipe, facts: Facts) -> Recipe:
+        """A recipe with all that laid over it, and a context that the text can fill."""
+        said = {**self.model, "vocab_size": facts.vocab_size}
+        model = build(ModelConfig, said, begin.model)
+        model, _ = fit_to_text(
+            model, self.model.keys(), facts.train_tokens, facts.validation_tokens
+        )
+        return Recipe(model, build(TrainConfig, self.train, begin.train))
+
+    def most(self, begin: Recipe, facts: Facts) -> float:
+        """The tokens at which a limit that was said ends the run."""
+        train = begin.train
+        a_step = train.batch_size * begin.model.context_length
+        limits = [
+            None if train.steps is None else train.steps * a_step,
+            None if train.epochs is None else train.epochs * facts.train_tokens,
+            train.tokens,
+        ]
+        return min((limit for limit in limits if limit is not None), default=float("inf"))
+
+
+NOTHING = Wanted({}, {})
+
+
+@dataclass(frozen=True)
 class Choice:
     """What the dial chose.
 
     Args:
         size: of the model.
+        begin: the model and its training, without its minutes.
         tokens: that the run will read.
+        seconds: that it takes.
+        enough: whether the text gives no more in a longer run.
         loss: what it should reach (nats a token).
         interval: where nine of ten such runs end.
     """
 
     size: Size
+    begin: Recipe
     tokens: float
+    seconds: float
+    enough: bool
     loss: float
     interval: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Turned:
+    """A run that the dial chose.
+
+    Args:
+        name: of the model's size.
+        begin: the model and its training, with the minutes that are left for it.
+        notices: the choice in words.
+    """
+
+    name: str
+    begin: Recipe
+    notices: tuple[Notice, ...]
 
 
 def facts_of(prepared: Prepared) -> Facts:
@@ -91,7 +152,11 @@ def facts_of(prepared: Prepared) -> Facts:
 
 
 def choose_size(
-    seconds: float, facts: Facts, measured: Iterable[tuple[Size, float]], law: Law
+    seconds: float,
+    facts: Facts,
+    measured: Iterable[tuple[Size, float]],
+    law: Law,
+    wanted: Wanted = NOTHING,
 ) -> Choice:
     """The size that should reach the lowest loss in that time.
 
@@ -103,17 +168,17 @@ def choose_size(
         facts: of the text.
         measured: sizes, from small to large, and the tokens a second that each trains on here.
         law: what a run reaches.
+        wanted: what was said beside the minutes.
     """
     best: Choice | None = None
     worse = 0
     for size, speed in measured:
-        tokens = speed * seconds * (1 - BESIDES)
-        parameters = inner_parameters(member(size, facts.vocab_size).model)
+        found = _promise(seconds, facts, size, speed, law, wanted)
+        parameters = inner_parameters(found.begin.model)
         if best is not None and parameters > PARAMETERS_A_TOKEN * facts.train_tokens:
             break
-        loss = law.loss(parameters, tokens, facts.train_tokens, facts.surprise)
-        if best is None or loss < best.loss:
-            best, worse = Choice(size, tokens, loss, law.interval(loss)), 0
+        if best is None or found.loss < best.loss:
+            best, worse = found, 0
         else:
             worse += 1
         if worse == 2:
@@ -122,109 +187,115 @@ def choose_size(
     return best
 
 
+def _promise(
+    seconds: float, facts: Facts, size: Size, speed: float, law: Law, wanted: Wanted
+) -> Choice:
+    plain = wanted.over(member(size, facts.vocab_size, facts.train_tokens), facts)
+    # At the end the model is judged, which takes time of the run.
+    judged = min(facts.validation_tokens, EVALUATED_TOKENS) / 3
+    read = speed * seconds * (1 - BESIDES)
+    read -= min(judged, read * JUDGED / 3)
+    said = wanted.most(plain, facts)
+    most = said if said < float("inf") else ENOUGH * facts.train_tokens
+    tokens, enough = min(read, most), most < min(read, said)
+    # The first step is taken in any case.
+    tokens = max(tokens, plain.train.batch_size * plain.model.context_length)
+    readings = tokens / facts.train_tokens
+    begin = member(size, facts.vocab_size, facts.train_tokens, readings=readings)
+    begin = wanted.over(_looked_at(begin, tokens, facts), facts)
+    parameters = inner_parameters(begin.model)
+    loss = law.loss(parameters, tokens, facts.train_tokens, facts.surprise)
+    took = seconds * tokens / read if enough else seconds
+    return Choice(size, begin, tokens, took, enough, loss, law.interval(loss))
+
+
+def _looked_at(begin: Recipe, tokens: float, facts: Facts) -> Recipe:
+    """The training with evaluations that cost little of its time."""
+    a_step = begin.train.batch_size * begin.model.context_length
+    most = min(EVALUATED_TOKENS, int(JUDGED * tokens) + begin.model.context_length)
+    judged = min(facts.validation_tokens, most)
+    every = max(tokens / LOOKS, judged / 3 / LOOKED) / a_step
+    train = replace(
+        begin.train,
+        eval_every=max(1, round(min(every, 1e9))),
+        eval_tokens=None if judged == facts.validation_tokens else judged,
+    )
+    return Recipe(begin.model, train)
+
+
 def turn(
-    minutes: float,
     prepared: Prepared,
-    said: Mapping[str, Any],
+    minutes: float,
+    wanted: Wanted = NOTHING,
     *,
+    began: float | None = None,
     sizes: Sequence[Size] = SIZES,
     report: Callable[[int, int], None] = lambda done, of: None,
     clock: Callable[[], float] = time.perf_counter,
-) -> tuple[str, Recipe, tuple[Notice, ...]]:
+) -> Turned | None:
     """Measure, choose, and say so.
 
     Args:
-        minutes: of the run, this measurement among them.
-        prepared: the text, with a token to train on at least.
-        said: settings of the training that the user named.
+        prepared: the text.
+        minutes: from the beginning to the end of the run.
+        wanted: what was said beside the minutes.
+        began: when they began, by `clock`; None: now.
         sizes: to choose from, from small to large.
         report: is told how many sizes were measured, of how many.
         clock: seconds.
 
     Returns:
-        The chosen size's name; the recipe, with the minutes that are left; the choice in words.
+        None where there is nothing to choose: the model's size was said, the time is too short for
+        measuring, or the text has no token to train on, which whoever creates the run says.
     """
-    began = clock()
-    facts = facts_of(prepared)
-    changed = {name: value for name, value in said.items() if name in SAID_OF_SPEED}
+    if wanted.model.keys() & OF_SIZE or minutes < SHORTEST or not len(prepared.train):
+        return None
+    began = clock() if began is None else began
+    end = began + 60 * minutes
+    facts, law = facts_of(prepared), standing()
+    from_here = clock()
+    least = 60 * minutes * LEAST
+    tried: list[tuple[Size, float]] = []
 
     def measured() -> Iterator[tuple[Size, float]]:
-        for number, found in enumerate(speeds(facts, sizes, changed, clock), start=1):
+        for number, found in enumerate(speeds(facts, sizes, wanted, clock), start=1):
             report(number, len(sizes))
+            tried.append(found)
             yield found
-            if clock() - began > 60 * minutes * MEASURING:
+            if clock() - from_here > MEASURING * (end - from_here):
                 break
 
-    choice = choose_size(60 * minutes, facts, measured(), standing())
-    begin = recipe_for(choice, facts)
-    left = max(minutes - (clock() - began) / 60, minutes * LEAST)
-    train = replace(begin.train, minutes=round(left, 3))
-    return str(choice.size), Recipe(begin.model, train), about(choice, facts, minutes)
+    choose_size(max(end - from_here, least), facts, measured(), law, wanted)
+    # Again, as there is less time now than when the first size was tried.
+    choice = choose_size(max(end - clock(), least), facts, tried, law, wanted)
+    train = replace(choice.begin.train, minutes=round(choice.seconds / 60, 3))
+    return Turned(
+        str(choice.size), Recipe(choice.begin.model, train), about(choice, facts, minutes)
+    )
 
 
 def speeds(
     facts: Facts,
     sizes: Sequence[Size] = SIZES,
-    changed: Mapping[str, Any] | None = None,
+    wanted: Wanted = NOTHING,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[tuple[Size, float]]:
     """Each size and the tokens a second that it trains on, measured when it is asked for.
 
-    Some steps of the product's own loop on random tokens, uncompiled.
-
     Args:
         facts: of the text.
         sizes: from small to large.
-        changed: settings of the training that are not the family's.
+        wanted: what was said.
         clock: seconds.
     """
     for size in sizes:
-        begin = member(size, facts.vocab_size)
-        begin = replace(begin, train=replace(begin.train, **(changed or {})))
-        random_state = torch.get_rng_state()
-        text = _Random(begin, facts.vocab_size)
-        data = Data(text, np.zeros(2, np.int64), windows, 1 << 30)
-        config = replace(
-            begin.train, steps=TRIED + 1, compile="off", log_every=1, eval_every=1 << 30
-        )
-        marks: list[float] = []
-        events = train(GPT(begin.model), data, config)
-        for event in events:
-            if isinstance(event, Stepped):
-                marks.append(clock())
-                if len(marks) == TRIED:
-                    break
-        events.close()
-        torch.set_rng_state(random_state)
-        # The fastest step: what else the machine does only slows.
-        step = min(later - before for before, later in pairwise(marks[UNCOUNTED - 1 :]))
-        yield size, text.batch_size * text.context_length / max(step, 1e-9)
-
-
-class _Random:
-    """Batches of random tokens: a pure function of the step."""
-
-    def __init__(self, begin: Recipe, vocab_size: int) -> None:
-        self.batch_size = begin.train.batch_size
-        self.context_length = begin.model.context_length
-        self._vocab_size = vocab_size
-
-    def batch(self, step: int, rank: int = 0, world: int = 1) -> Batch:
-        """Inputs and targets (batch_size, context_length)."""
-        shape = (self.batch_size, self.context_length + 1)
-        tokens = np.random.default_rng(step).integers(0, self._vocab_size, shape)
-        return np.ascontiguousarray(tokens[:, :-1]), np.ascontiguousarray(tokens[:, 1:])
-
-
-def recipe_for(choice: Choice, facts: Facts) -> Recipe:
-    """The model and its training."""
-    return member(choice.size, facts.vocab_size, readings=choice.tokens / facts.train_tokens)
+        begin = member(size, facts.vocab_size, facts.train_tokens)
+        yield size, speed_of(wanted.over(begin, facts), clock)
 
 
 def about(choice: Choice, facts: Facts, minutes: float) -> tuple[Notice, ...]:
     """The choice and what to expect of it, in words."""
-    begin = recipe_for(choice, facts)
-    return (
+    notices = [
         Notice(
             "{minutes:g} minutes: {layers} layers of width {width} read about {tokens:,.0f} "
             "tokens here, the text {readings:.1f} times; dropout {dropout:g} "
@@ -234,12 +305,23 @@ def about(choice: Choice, facts: Facts, minutes: float) -> tuple[Notice, ...]:
             width=choice.size.width,
             tokens=choice.tokens,
             readings=choice.tokens / facts.train_tokens,
-            dropout=begin.model.dropout,
-        ),
+            dropout=choice.begin.model.dropout,
+        )
+    ]
+    if choice.enough:
+        notices.append(
+            Notice(
+                "{needed:.2g} minutes of training are enough: read more often, this text is "
+                "learned by heart and foretold no better (more text helps; --epochs)",
+                needed=choice.seconds / 60,
+            )
+        )
+    notices.append(
         Notice(
             "validation loss expected: {loss:.2f}, nine times of ten from {low:.2f} to {high:.2f}",
             loss=choice.loss,
             low=choice.interval[0],
             high=choice.interval[1],
-        ),
+        )
     )
+    return tuple(notices)

@@ -1,14 +1,22 @@
-"""The models that the minutes dial chooses from: the recipe `fast` in several sizes.
+"""The models that the minutes dial chooses from: one architecture in several sizes.
 
-What is not chosen by the law follows from how often the text is read: a text that is read again and
-again is learned by heart, unless dropout and weight decay hold against it.
+Each is trained as the runs were that the law is fitted to, and nothing here follows from a recipe
+that may change: who changes this family makes new runs (`partwise bench dial`), of which each says
+its settings; a run with other settings is none of the law's.
+
+What the law does not choose follows from how often the text is read: what is read again and again
+is learned by heart, unless something holds against it. The rules stand on runs of
+`benchmarks/dial_rules.py`, which docs/experiments.md tells of.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
-from partwise.budget.recipes import Recipe, recipe
+from partwise.budget.recipes import Recipe
 from partwise.model.config import ModelConfig
 from partwise.model.parameters import count_parameters
+from partwise.settings import plain
+from partwise.training.config import TrainConfig
 
 
 @dataclass(frozen=True)
@@ -43,31 +51,95 @@ SIZES = (
 )
 
 # Readings of the text from which a run is held against learning by heart, and how.
-FEW, MANY = 2.0, 8.0
-SOME_DROPOUT, MUCH_DROPOUT, DECAY = 0.1, 0.2, 0.1
+FEW, MANY = 4.0, 12.0
+SOME_DROPOUT, MUCH_DROPOUT = 0.1, 0.2
+
+# Readings after which a text gives no more.
+ENOUGH = 40.0
+
+# Tables of n-grams for texts of so many tokens: what a short text says of long stretches is true
+# of that text alone.
+NGRAMS = ((300_000, 2), (3_000_000, 4), (10**18, 4))
+
+# Fields of the training that change no weight: how long it is, where it runs, what is told of it.
+BESIDE_THE_POINT = frozenset(
+    {
+        "steps",
+        "epochs",
+        "tokens",
+        "minutes",
+        "target_loss",
+        "patience",
+        "seed",
+        "dtype",
+        "compile",
+        "device",
+        "threads",
+        "eval_every",
+        "eval_tokens",
+        "sample_chars",
+        "log_every",
+        "checkpoint_every",
+        "keep_checkpoints",
+        "tensorboard",
+        "wandb",
+    }
+)
 
 
-def member(size: Size, vocab_size: int, *, readings: float = 1.0) -> Recipe:
+def member(size: Size, vocab_size: int, text_tokens: int, *, readings: float = 1.0) -> Recipe:
     """The model of that size, and how it is trained; for how long is left open.
 
     Args:
         size: one of `SIZES`, or another.
         vocab_size: different tokens of the text.
-        readings: how often the text is read.
+        text_tokens: tokens of its training part.
+        readings: how often that is read.
     """
-    fast = recipe("fast")
     dropout = 0.0 if readings <= FEW else SOME_DROPOUT if readings <= MANY else MUCH_DROPOUT
-    model = replace(
-        fast.model,
+    model = ModelConfig(
         vocab_size=vocab_size,
+        context_length=128,
         n_layers=size.layers,
         d_model=size.width,
         n_heads=size.heads,
+        qkv_bias=False,
+        projection_bias=False,
+        qk_norm=True,
+        feedforward="relu2",
+        feedforward_bias=False,
+        norm="layernorm",
+        norm_bias=False,
+        position="rotary",
+        rope_base=1000.0,
         dropout=dropout,
         attention_dropout=0.0,
+        tie_embeddings=False,
+        ngram=next(ngram for most, ngram in NGRAMS if text_tokens <= most),
+        ngram_rows=16384,
+        embedding_shortcut=True,
+        initialisation="zero_projection",
     )
-    decay = DECAY if dropout else fast.train.weight_decay
-    train = replace(fast.train, steps=None, weight_decay=decay, muon_weight_decay=decay)
+    train = TrainConfig(
+        batch_size=8,
+        order="epochs",
+        optimizer="muon",
+        muon_lr=0.013,
+        muon_momentum_steps=100,
+        muon_polynomial="polar_express",
+        muon_steps=3,
+        lr=3e-3,
+        embedding_lr=2e-2,
+        beta1=0.8,
+        beta2=0.95,
+        weight_decay=0.1,
+        muon_weight_decay=0.1,
+        grad_clip=None,
+        schedule="linear",
+        warmup_steps=20,
+        min_lr_ratio=0.0,
+        eval_every=1375,
+    )
     return Recipe(model, train)
 
 
@@ -75,3 +147,12 @@ def inner_parameters(model: ModelConfig) -> int:
     """Parameters without the tables, which are looked up and not computed with."""
     alone = replace(model, ngram=1)
     return count_parameters(alone) - model.vocab_size * model.d_model
+
+
+def settings_of(recipe: Recipe) -> dict[str, Any]:
+    """What a run's loss follows from, but for the text and the length, as a file holds it."""
+    train = plain(recipe.train)
+    return {
+        "model": plain(recipe.model),
+        "train": {name: value for name, value in train.items() if name not in BESIDE_THE_POINT},
+    }

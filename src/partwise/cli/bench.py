@@ -107,15 +107,14 @@ def _dial(asked: DialFlags) -> int:
         write_atomic(FILE, text_of(law).encode("utf-8"))
         say(text_of(law), end="")
         return 0
-    for taken in measure(results, minutes=asked.for_minutes, judge=asked.judge):
+    for row in measure(results, minutes=asked.for_minutes, judge=asked.judge):
         say(
             message(
-                "run {number} of {left}: {cell}: loss {loss:.4f}, {seconds:,.0f} s",
-                number=taken.number,
-                left=taken.left,
-                cell=taken.row["cell"],
-                loss=taken.row["loss"],
-                seconds=taken.row["training_seconds"],
+                "{cell}: {size}, loss {loss:.4f}, {seconds:,.0f} core-seconds",
+                cell=row["cell"],
+                size=row["size"],
+                loss=row["loss"],
+                seconds=row["core_seconds"],
             )
         )
     return 0

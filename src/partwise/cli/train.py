@@ -1,11 +1,12 @@
 """`partwise train TEXT`: from any text to a trained model, what is not said being chosen."""
 
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from partwise.budget.choices import DEFAULT, about_machine, choose, start
 from partwise.budget.finetuning import choose_further, start_from
-from partwise.budget.recipes import RECIPES, Recipe
+from partwise.budget.recipes import RECIPES
 from partwise.cli import flags
 from partwise.cli.parser import Parser, Said
 from partwise.cli.screen import progress, remark
@@ -20,7 +21,6 @@ from partwise.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from partwise.run.beginning import Beginning
-    from partwise.text.prepare import Prepared
 
 # The flags that have a short form; every other one is written with its section.
 SHORT = {
@@ -32,9 +32,6 @@ SHORT = {
     "lr": "--lr",
     "batch_size": "--batch-size",
 }
-
-# Settings of the model that say how large it is; with one of them the minutes dial chooses none.
-SIZE = {"n_layers", "d_model", "n_heads", "head_dim", "d_ff", "attention", "feedforward"}
 
 # Settings of the text that a trained model decides.
 DECIDED = ("tokenizer", "tokenizer_file", "bpe_vocab_size", "bpe_sample")
@@ -106,6 +103,7 @@ def run(said: Said) -> int:
     Raises:
         UsageError: no text is named, or several.
     """
+    began = perf_counter()
     asked = flags.given(said, "", TrainFlags)
     if not said.places:
         raise UsageError(
@@ -165,10 +163,15 @@ def run(said: Said) -> int:
         )
     dialled: tuple[Notice, ...] = ()
     name = asked.from_ or asked.recipe or asked.preset or DEFAULT
-    if earlier is None and asked.preset is None and asked.recipe is None:
-        turned = _turn(prepared, train, layers, quiet=asked.quiet or asked.json)
+    chooses = earlier is None and asked.preset is None and asked.recipe is None
+    if chooses and train.minutes is not None:
+        from partwise.budget.dial import Wanted, turn
+
+        wanted = Wanted(layers["model"], layers["train"])
+        with progress(message("measuring this machine"), quiet=asked.quiet or asked.json) as report:
+            turned = turn(prepared, train.minutes, wanted, began=began, report=report)
         if turned is not None:
-            name, begin, dialled = turned
+            name, begin, dialled = turned.name, turned.begin, turned.notices
             model = flags.layered(ModelConfig, begin.model, layers["model"])
             train = flags.layered(
                 TrainConfig, begin.train, {**layers["train"], "minutes": begin.train.minutes}
@@ -208,36 +211,6 @@ def run(said: Said) -> int:
         quiet=asked.quiet,
         as_json=asked.json,
     )
-
-
-def _turn(
-    prepared: "Prepared",
-    train: TrainConfig,
-    layers: dict[str, dict[str, Any]],
-    *,
-    quiet: bool,
-) -> tuple[str, Recipe, tuple[Notice, ...]] | None:
-    """What the minutes dial chooses, where the time is said and the model's size is not.
-
-    Args:
-        prepared: the text.
-        train: with everything said laid over what is usual.
-        layers: what was said of each section.
-        quiet: show no progress.
-
-    Returns:
-        The size's name, the recipe with the minutes that are left for training, and the choice in
-        words; None where the dial does not choose.
-    """
-    if train.minutes is None or layers["model"].keys() & SIZE:
-        return None
-    from partwise.budget.dial import SHORTEST, turn
-
-    # Without a token to train on, what creates the run says what is missing.
-    if train.minutes < SHORTEST or not len(prepared.train):
-        return None
-    with progress(message("measuring this machine"), quiet=quiet) as report:
-        return turn(train.minutes, prepared, layers["train"], report=report)
 
 
 def _earlier(

@@ -1,0 +1,67 @@
+"""How fast a model trains here: a few steps of the product's own loop, on random tokens."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import torch
+
+from partwise.budget.recipes import Recipe
+from partwise.model.gpt import GPT
+from partwise.text.batches import windows
+from partwise.training.data import Batch, Data
+from partwise.training.events import Stepped
+from partwise.training.loop import train
+
+# Steps that are taken, the first of which do not count.
+TRIED, UNCOUNTED = 5, 2
+
+
+def speed_of(begin: Recipe, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Tokens a second, uncompiled, of the fastest step: what else the machine does only slows.
+
+    Args:
+        begin: the model, with its vocabulary, and its training.
+        clock: seconds; those of the process where others use the machine.
+    """
+    random_state = torch.get_rng_state()
+    text = _Random(begin)
+    data = Data(text, np.zeros(2, np.int64), windows, 1 << 30)
+    config = replace(
+        begin.train,
+        steps=TRIED + 1,
+        epochs=None,
+        tokens=None,
+        minutes=None,
+        compile="off",
+        log_every=1,
+        eval_every=1 << 30,
+    )
+    marks: list[float] = []
+    events = train(GPT(begin.model), data, config)
+    for event in events:
+        if isinstance(event, Stepped):
+            marks.append(clock())
+            if len(marks) == TRIED:
+                break
+    events.close()
+    torch.set_rng_state(random_state)
+    step = min(later - before for before, later in pairwise(marks[UNCOUNTED - 1 :]))
+    return text.batch_size * text.context_length / max(step, 1e-9)
+
+
+class _Random:
+    """Batches of random tokens: a pure function of the step."""
+
+    def __init__(self, begin: Recipe) -> None:
+        self.batch_size = begin.train.batch_size
+        self.context_length = begin.model.context_length
+        self._vocab_size = begin.model.vocab_size
+
+    def batch(self, step: int, rank: int = 0, world: int = 1) -> Batch:
+        """Inputs and targets (batch_size, context_length)."""
+        shape = (self.batch_size, self.context_length + 1)
+        tokens = np.random.default_rng(step).integers(0, self._vocab_size, shape)
+        return np.ascontiguousarray(tokens[:, :-1]), np.ascontiguousarray(tokens[:, 1:])
