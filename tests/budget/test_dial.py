@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
 from partwise.budget.dial import (
     NOTHING,
@@ -23,8 +25,14 @@ from partwise.budget.family import ENOUGH, SIZES, Size, inner_parameters, member
 from partwise.budget.law import Law
 from partwise.budget.speed import TRIED
 from partwise.budget.surprise import surprise
+from partwise.model.gpt import GPT
+from partwise.text.batches import Batches, windows
 from partwise.text.config import DataConfig
 from partwise.text.prepare import Prepared, prepare
+from partwise.training.data import Data
+from partwise.training.events import Finished
+from partwise.training.loop import train
+from partwise.training.objective import Objective
 
 LAW = Law(0.7, 8.0, 0.3, 60.0, 0.4, 4.0, 0.02, 0.03, 30)
 FACTS = Facts(65, 10**6, 10**5, 1.6)
@@ -196,6 +204,32 @@ def test_a_machine_that_measures_for_longer_than_the_run_leaves_it_time(tmp_path
     )
     assert turned is not None and turned.begin.train.minutes == pytest.approx(0.1)
     assert told == [1]
+
+
+@pytest.mark.parametrize("before", [0.0, 20.0])
+def test_a_run_ends_when_its_minutes_do_and_reads_what_was_promised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: float
+) -> None:
+    """On a machine whose time passes with the tokens that it computes on, and no otherwise."""
+    now = [before]
+    plain = Objective._loss
+
+    def slow(self: Objective, inputs: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+        now[0] += inputs.numel() / 2000 / (1 if torch.is_grad_enabled() else 3)
+        return plain(self, inputs, targets, smoothing)
+
+    monkeypatch.setattr(Objective, "_loss", slow)
+    prepared = prepared_in(tmp_path, "a run ends in time, and reads what it promised. " * 600)
+    size = Size(1, 16, 1)
+    turned = turn(prepared, 1, began=0.0, sizes=[size], clock=lambda: now[0])
+    assert turned is not None
+    model, config = turned.begin.model, turned.begin.train
+    batches = Batches(prepared.train, model.context_length, config.batch_size, 1, config.order)
+    data = Data(batches, prepared.validation, windows, len(prepared.train))
+    *_, last = train(GPT(model), data, config, clock=lambda: now[0])
+    assert isinstance(last, Finished) and last.reason == "minutes"
+    assert now[0] == pytest.approx(60, rel=0.05)
+    assert last.tokens == pytest.approx(turned.notices[0].values["tokens"], rel=0.06)
 
 
 def test_there_is_nothing_to_choose(tmp_path: Path) -> None:
