@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from partwise.model import lean
 from partwise.model.attention import attend
 from partwise.model.config import ModelConfig
+from partwise.model.dropout import kept_scale
 from partwise.model.gpt import GPT
 from partwise.model.position import Rotary, rotate
 
@@ -84,9 +85,71 @@ def test_attention(length: int, turned: bool, normed: bool) -> None:
     )
 
 
+def draws(batch: int, heads: int, length: int, rate: float) -> Tensor:
+    """What each weight is multiplied by (batch, heads, T, T): unit vectors as values show it."""
+    qkv = torch.zeros(batch, length, 3, heads, length, dtype=torch.float64)
+    qkv[:, :, 2] = torch.eye(length)[:, None]
+    torch.manual_seed(9)
+    y = lean.causal_attention(qkv.flatten(2), heads, None, None, rate)
+    weights = y.view(batch, length, heads, length).transpose(1, 2)
+    return weights * torch.arange(1, length + 1)[:, None]  # equal scores: 1/1, 1/2, …
+
+
+@pytest.mark.parametrize("length", [1, 7, 64, 65, 150])
+def test_dropped_attention(length: int) -> None:
+    batch, heads, size, rate = 2, 3, 4, 0.3
+    rotation = Rotary(size, length).double()(torch.arange(length))
+    mask = draws(batch, heads, length, rate)
+    assert set(mask.round(decimals=6).unique().tolist()) <= {0.0, round(kept_scale(rate), 6)}
+
+    def plain(qkv: Tensor, *scales: Tensor) -> Tensor:
+        q, k, v = qkv.view(batch, length, 3, heads, size).unbind(2)
+        q, k = (F.rms_norm(x, (size,), w, 1e-3) for x, w in zip((q, k), scales, strict=True))
+        q, k = rotate(q, *rotation), rotate(k, *rotation)
+        _, weights = attend(*(x.transpose(1, 2) for x in (q, k, v)), causal=True)
+        return (weights * mask @ v.transpose(1, 2)).transpose(1, 2).flatten(2)
+
+    def found(qkv: Tensor, *scales: Tensor) -> Tensor:
+        torch.manual_seed(9)
+        return lean.causal_attention(qkv, heads, rotation, (scales[0], scales[1], 1e-3), rate)
+
+    agree(found, plain, numbers(batch, length, 3 * heads * size), numbers(size), numbers(size))
+
+
+def test_heads_that_are_taken_in_groups_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    qkv, slope = numbers(3, 70, 3 * 2 * 4), torch.randn(3, 70, 8, dtype=torch.float64)
+    found = []
+    for weights in (2**18, 64 * 70 * 4):  # all six at once; four and two
+        monkeypatch.setattr(lean, "WEIGHTS", weights)
+        y = lean.causal_attention(qkv, 2, None, None)
+        found.append((y, *torch.autograd.grad(y, qkv, slope)))
+    torch.testing.assert_close(*found)
+
+
+def test_the_gradient_of_dropped_attention() -> None:
+    def dropped(qkv: Tensor) -> Tensor:
+        torch.manual_seed(4)
+        return lean.causal_attention(qkv, 2, None, None, 0.4)
+
+    assert torch.autograd.gradcheck(dropped, (numbers(2, 5, 3 * 2 * 3),))
+
+
+def test_attention_drops_its_share_and_each_step_another() -> None:
+    rate, length = 0.2, 128
+    mask = draws(16, 2, length, rate)
+    seen = torch.ones(length, length).tril().bool().expand(mask.shape)
+    share = (mask[seen] == 0).double().mean().item()
+    # 264,192 draws.
+    assert abs(share - rate) < 5 * (rate * (1 - rate) / seen.sum().item()) ** 0.5
+    assert mask[seen].mean().item() == pytest.approx(1.0, abs=5e-3)
+    fallen = ((mask == 0).double() - rate)[:, :, seen[0, 0]]  # (texts, heads, weights)
+    for together in (fallen[1:] * fallen[:-1], fallen[:, 0] * fallen[:, 1]):
+        assert abs(together.mean().item()) / (rate * (1 - rate)) < 5 / together.numel() ** 0.5
+
+
 @pytest.mark.parametrize("config", CONFIGURATIONS, ids=name)
 def test_a_lean_model_is_the_same_model(config: ModelConfig) -> None:
-    # Without dropout, whose draws would differ.
+    # Without dropout: attention draws for fewer weights where it is lean.
     quiet = dataclasses.replace(config, dropout=0.0, attention_dropout=None, embedding_dropout=0.0)
     model = GPT(quiet).double()
     randomise(model)
@@ -130,8 +193,7 @@ def test_it_is_used_where_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     assert used == []
     model.use_lean(True)
     model(ids)
-    # With dropout attention is the usual one, which drops.
-    assert used == ["blend", "rms_norm", "rms_norm", "squared_relu", "rms_norm"]
+    assert used == ["blend", "rms_norm", "causal_attention", "rms_norm", "squared_relu", "rms_norm"]
     used.clear()
     model.eval()(ids)
     assert used == ["blend", "rms_norm", "causal_attention", "rms_norm", "squared_relu", "rms_norm"]

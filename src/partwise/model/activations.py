@@ -160,7 +160,7 @@ class Walk:
             self.keep_bytes(INDEX * self.tokens)
             self.keep_bytes(self.tokens)  # which n-grams are whole, one byte each
         if config.embedding_dropout:
-            self.dropout_mask(4, config.d_model)
+            self.draws()
         return self.stream()
 
     def block(self, x: Value) -> Value:
@@ -235,17 +235,20 @@ class Walk:
         queries = config.n_heads * config.head_size
         y = self.product(queries)
         if config.attention_dropout_rate and self.kernels == "plain":
-            # Written out, attention is computed in 4 bytes. It keeps q and k, scaled, and v, all in
-            # an order of their own, which with a single text or head is the one they had.
-            self.keep_bytes(2 * 4 * self.tokens * queries)
+            # Written out, attention is computed in 4 bytes. It keeps q, k and v in an order of
+            # their own, which with a single text or head is the one they had.
             grouped = config.key_value_heads != config.n_heads
             as_it_was = self.batch == 1 or config.n_heads == 1
-            if as_it_was and not grouped and self.precision == 4:
-                self.keep(v)
-            else:
-                self.keep_bytes(4 * self.tokens * queries)
-            # The weights before dropout, after it, and the mask.
-            self.keep_bytes(3 * 4 * self.batch * config.n_heads * self.context**2)
+            for value, repeated in ((q, False), (k, grouped), (v, grouped)):
+                if as_it_was and not repeated and self.precision == 4:
+                    self.keep(value)
+                else:
+                    self.keep_bytes(4 * self.tokens * queries)
+            # The weights before dropout and after it, the draws, and what is hidden.
+            weights = self.batch * config.n_heads * self.context**2
+            self.keep_bytes((4 + 4 + 1) * weights)
+            if config.position != "alibi":
+                self.keep_bytes(self.context**2)
             return y
         self.keep(q, k, v, y)
         self.keep_bytes(4 * self.tokens * config.n_heads)  # log of each row's sum
@@ -276,15 +279,15 @@ class Walk:
         return self.linear(y, config.d_model) if config.feedforward_output else y
 
     def drop(self, y: Value) -> Value:
-        """Dropout keeps its mask."""
+        """Dropout keeps which numbers it kept."""
         if not self.config.dropout:
             return y
-        self.dropout_mask(4 if y.wide else self.precision, self.config.d_model)
+        self.draws()
         return Value(y.size, y.wide)
 
-    def dropout_mask(self, number: int, features: int) -> None:
-        """One number a feature on a CPU, one byte on a GPU."""
-        self.keep_bytes(self.tokens * features * (number if self.kernels == "plain" else 1))
+    def draws(self) -> None:
+        """One byte for each number of a (B, T, d_model)."""
+        self.keep_bytes(self.tokens * self.config.d_model)
 
     def output(self, x: Value) -> None:
         """Final norm, output layer and cross-entropy, which is computed in 4 bytes."""

@@ -10,6 +10,8 @@ from torch.nn import functional as F
 
 from partwise.model import lean
 from partwise.model.cache import Step
+from partwise.model.dropout import dropout as drop
+from partwise.model.dropout import is_by_hand
 from partwise.model.norm import RMSNorm
 from partwise.model.position import rotate
 
@@ -53,7 +55,7 @@ def attend(
     elif mask is not None:
         scores = scores + mask
     weights = scores.softmax(dim=-1)
-    return F.dropout(weights, dropout).to(v.dtype) @ v, weights
+    return drop(weights, dropout).to(v.dtype) @ v, weights
 
 
 def attend_fast(
@@ -67,10 +69,19 @@ def attend_fast(
 ) -> Tensor:
     """As `attend`, by torch's fused kernels, which never hold the weights whole.
 
+    With dropout they would have to on a CPU; there it is `attend` itself, in float32 or more.
+
     Source: Dao et al. (2022).
     """
     if mask is not None and mask.dtype != torch.bool:
         mask = mask.to(q.dtype)
+    if dropout and is_by_hand(q):
+        wide = torch.promote_types(q.dtype, torch.float32)
+        with torch.autocast("cpu", enabled=False):
+            y, _ = attend(
+                q.to(wide), k.to(wide), v.to(wide), mask=mask, causal=causal, dropout=dropout
+            )
+        return y.to(q.dtype)
     grouped = q.shape[1] != k.shape[1]
     return F.scaled_dot_product_attention(
         q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, enable_gqa=grouped
@@ -157,8 +168,9 @@ class Attention(nn.Module):
         heads = (self.n_heads, self.n_kv_heads, self.n_kv_heads)
         qkv: Tensor = self.qkv(x)
         alone = mask is None and past is None and observe is None
+        dropout = self.dropout if self.training else 0.0
         if self.lean and alone and causal and self._is_plain:
-            y = lean.causal_attention(qkv, self.n_heads, rotation, self._norms)
+            y = lean.causal_attention(qkv, self.n_heads, rotation, self._norms, dropout)
             return y if self.projection is None else self.projection(y)
         qkv = qkv.view(batch, length, sum(heads), self.head_size)
         q, k, v = qkv.split_with_sizes(heads, dim=2)  # (B, T, heads, head_size)
@@ -170,7 +182,6 @@ class Attention(nn.Module):
         if past is not None:
             k, v = past.extend(layer, k, v)  # (B, n_kv_heads, S, head_size)
         causal = causal and mask is None
-        dropout = self.dropout if self.training else 0.0
         if observe is None and self.implementation == "sdpa":
             y = attend_fast(q, k, v, mask=mask, causal=causal, dropout=dropout)
         else:
@@ -184,8 +195,7 @@ class Attention(nn.Module):
 
     @property
     def _is_plain(self) -> bool:
-        dropped = self.training and self.dropout > 0
-        return self.implementation == "sdpa" and self.n_kv_heads == self.n_heads and not dropped
+        return self.implementation == "sdpa" and self.n_kv_heads == self.n_heads
 
     @property
     def _norms(self) -> tuple[Tensor, Tensor, float] | None:

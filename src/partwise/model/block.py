@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from partwise.model.attention import Attention
 from partwise.model.cache import Step
 from partwise.model.config import ModelConfig
+from partwise.model.dropout import dropout
 from partwise.model.feedforward import FeedForward
 from partwise.model.norm import make_norm
 
@@ -147,4 +147,4 @@ class Block(nn.Module):
         return y
 
     def _drop(self, y: Tensor) -> Tensor:
-        return F.dropout(y, self.dropout, self.training) if self.dropout else y
+        return dropout(y, self.dropout, self.training)

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from functools import partial
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from partwise.model.attention import Attention
 from partwise.model.block import Observe, Sight
 from partwise.model.cache import KVCache
 from partwise.model.config import ModelConfig
 from partwise.model.cross_attention import CrossAttention
+from partwise.model.dropout import dropout
 from partwise.model.feedforward import FeedForward
 from partwise.model.norm import make_norm
 
@@ -98,8 +98,8 @@ class DecoderBlock(nn.Module):
             return value
 
         def join(place: int, x: Tensor, y: Tensor, name: str) -> Tensor:
-            y = F.dropout(y, self.dropout, self.training) if self.dropout else y
-            x = note(f"residual{place}", x + note(name, y))
+            y = note(name, dropout(y, self.dropout, self.training))
+            x = note(f"residual{place}", x + y)
             return normed(place, x) if self.placement == "post" else x
 
         def normed(place: int, h: Tensor) -> Tensor:

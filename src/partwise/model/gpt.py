@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from partwise.errors import PartwiseError
 from partwise.model import lean
@@ -13,6 +12,7 @@ from partwise.model.attention import Attention, Implementation
 from partwise.model.block import Block, Observe, Sight
 from partwise.model.cache import KVCache, Step
 from partwise.model.config import ModelConfig
+from partwise.model.dropout import dropout
 from partwise.model.feedforward import FeedForward
 from partwise.model.head import TiedHead, soft_cap
 from partwise.model.initialisation import initialise
@@ -216,9 +216,7 @@ class GPT(nn.Module):
             tokens = torch.cat((before if cache is None else cache.recent, ids), dim=1)
             for n, table in enumerate(self.ngram_tables, start=2):
                 x = x + table(tokens[:, config.ngram - n :])
-        if config.embedding_dropout:
-            x = F.dropout(x, config.embedding_dropout, self.training)
-        return x
+        return dropout(x, config.embedding_dropout, self.training)
 
     def _rows(self, ids: Tensor) -> Tensor:
         if ids.device.type != "cpu" or torch.compiler.is_compiling():

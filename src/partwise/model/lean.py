@@ -3,7 +3,7 @@
 A CPU that trains a small model operation by operation spends a third of its time on carrying
 activations to and from memory. `torch` does that for every operator of a formula, and again for its
 gradient; here a formula and its gradient are a few operations each. Nothing is compiled. It serves
-training in float32 without dropout; see `GPT.use_lean`.
+training in float32; see `GPT.use_lean`.
 """
 
 from typing import Any
@@ -11,9 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from partwise.model.dropout import draw, dropped, kept_scale
+
 # Queries that are attended for at once: none of them needs the keys after the last of them, so that
 # blocks save nearly half of the work of a causal mask.
 QUERIES = 64
+
+# Weights of attention that are worked on at once, which then stay in a core's cache from one
+# operation to the next.
+WEIGHTS = 2**18
 
 
 def squared_relu(x: Tensor) -> Tensor:
@@ -88,6 +94,7 @@ def causal_attention(
     n_heads: int,
     rotation: tuple[Tensor, Tensor] | None,
     norms: tuple[Tensor, Tensor, float] | None,
+    rate: float = 0.0,
 ) -> Tensor:
     """softmax(q kᵀ / sqrt(head_size)) v of each head, each token over itself and those before.
 
@@ -96,13 +103,14 @@ def causal_attention(
         n_heads: heads.
         rotation: cos and sin of `Rotary`, each (T, 1, head_size).
         norms: the learned scales of the norms of queries and keys, and their eps.
+        rate: share of the weights that is dropped out, as `dropout` does it.
 
     Returns:
         (B, T, heads head_size).
     """
     cos, sin = rotation if rotation is not None else (None, None)
     of_query, of_key, eps = norms if norms is not None else (None, None, 0.0)
-    found: Tensor = _call(_CausalAttention, qkv, of_query, of_key, cos, sin, n_heads, eps)
+    found: Tensor = _call(_CausalAttention, qkv, of_query, of_key, cos, sin, n_heads, eps, rate)
     return found
 
 
@@ -117,6 +125,7 @@ class _CausalAttention(torch.autograd.Function):
         sin: Tensor | None,
         n_heads: int,
         eps: float,
+        rate: float,
     ) -> Tensor:
         batch, length, width = qkv.shape
         size = width // (3 * n_heads)
@@ -133,18 +142,15 @@ class _CausalAttention(torch.autograd.Function):
             both = _turn(both, cos[:, 0], sin[:, 0])
         both = both.reshape(2, -1, length, size)
         q, k = both[0] * size**-0.5, both[1]
-        pieces, kept = [], []
-        for first in range(0, length, QUERIES):
-            last = min(first + QUERIES, length)
-            scores = torch.bmm(q[:, first:last], k[:, :last].mT)  # (B heads, queries, keys)
-            scores[:, :, first:].add_(_hidden(last - first))
-            weights = scores.softmax(-1)
-            pieces.append(torch.bmm(weights, v[:, :last]))
-            kept.append(weights)
-        context.shape = (batch, length, n_heads, size)
+        if rate:
+            v = v * kept_scale(rate)  # what the kept weights would be multiplied by
+        y = torch.empty_like(v)
+        kept: list[Tensor] = []
+        for few in _groups(len(q), length):
+            kept += _mix(q[few], k[few], v[few], rate, out=y[few])
+        context.shape, context.rate = (batch, length, n_heads, size), rate
         context.save_for_backward(q, k, v, normed, scale, weight, cos, sin, *kept)
-        y = torch.cat(pieces, 1).view(batch, n_heads, length, size)
-        return y.transpose(1, 2).reshape(batch, length, -1)
+        return y.view(batch, n_heads, length, size).transpose(1, 2).reshape(batch, length, -1)
 
     @staticmethod
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -155,23 +161,18 @@ class _CausalAttention(torch.autograd.Function):
         of_both = torch.empty(2, *q.shape, dtype=q.dtype)
         of_q, of_k = of_both[0], of_both[1]
         of_v = torch.empty_like(v)
-        # From the last block back, which is the one that reaches every key. The products are added
-        # by hand: into a part of a tensor torch multiplies matrix by matrix.
-        for number, weights in reversed(list(enumerate(kept))):
-            first = number * QUERIES
-            last = min(first + QUERIES, length)
-            of_weights = torch.bmm(of_y[:, first:last], v[:, :last].mT)
-            of_scores = torch._softmax_backward_data(of_weights, weights, -1, weights.dtype)
-            of_q[:, first:last] = torch.bmm(of_scores, k[:, :last])
-            to_k = torch.bmm(of_scores.mT, q[:, first:last])
-            to_v = torch.bmm(weights.mT, of_y[:, first:last])
-            if last == length:
-                of_k.copy_(to_k)
-                of_v.copy_(to_v)
-            else:
-                of_k[:, :last].add_(to_k)
-                of_v[:, :last].add_(to_v)
+        blocks = -(-length // QUERIES)
+        for number, few in enumerate(_groups(len(q), length)):
+            _unmix(
+                (q[few], k[few], v[few]),
+                kept[number * blocks :][:blocks],
+                of_y[few],
+                context.rate,
+                out=(of_q[few], of_k[few], of_v[few]),
+            )
         of_q *= size**-0.5
+        if context.rate:
+            of_v *= kept_scale(context.rate)
         of_both = of_both.view(2, batch, n_heads, length, size)
         if cos is not None:
             of_both = _turn(of_both, cos[:, 0], -sin[:, 0])
@@ -186,7 +187,80 @@ class _CausalAttention(torch.autograd.Function):
             of_query, of_key = product.flatten(1, 3).sum(1)
             along = (product * weight).sum(-1, keepdim=True).div_(-size)
             torch.mul(of_both.mul_(weight).addcmul_(normed, along), scale, out=places[:2])
-        return found.view(batch, length, -1), of_query, of_key, None, None, None, None
+        return found.view(batch, length, -1), of_query, of_key, None, None, None, None, None
+
+
+def _groups(heads: int, length: int) -> list[slice]:
+    """So many heads at a time that the weights of a block of queries stay in a cache."""
+    size = max(1, WEIGHTS // (min(QUERIES, length) * length))
+    return [slice(first, first + size) for first in range(0, heads, size)]
+
+
+def _mix(q: Tensor, k: Tensor, v: Tensor, rate: float, out: Tensor) -> list[Tensor]:
+    """softmax(q kᵀ) v of a few heads, block by block.
+
+    Args:
+        q, k, v: (heads, T, head_size), q and v scaled.
+        rate: share of the weights that is dropped out.
+        out: is given the result (heads, T, head_size).
+
+    Returns:
+        The weights of each block (heads, queries, keys). None is below 0, so that the sign is free
+        to say that one is dropped.
+    """
+    length = q.shape[1]
+    kept = []
+    for first in range(0, length, QUERIES):
+        last = min(first + QUERIES, length)
+        scores = torch.bmm(q[:, first:last], k[:, :last].mT)
+        scores[:, :, first:].add_(_hidden(last - first))
+        weights = used = scores.softmax(-1)
+        if rate:
+            weights.addcmul_(weights, draw(scores, dropped(rate)), value=-2)
+            used = torch.clamp_min(weights, 0, out=scores)
+        out[:, first:last] = torch.bmm(used, v[:, :last])
+        kept.append(weights)
+    return kept
+
+
+def _unmix(
+    qkv: tuple[Tensor, Tensor, Tensor],
+    kept: list[Tensor],
+    of_y: Tensor,
+    rate: float,
+    out: tuple[Tensor, Tensor, Tensor],
+) -> None:
+    """The gradients of `_mix`.
+
+    Args:
+        qkv: what it was given.
+        kept: what it returned.
+        of_y: gradient of its result.
+        rate: as it was.
+        out: are given the gradients of q, k and v.
+    """
+    (q, k, v), (of_q, of_k, of_v) = qkv, out
+    length = q.shape[1]
+    # From the last block back, which is the one that reaches every key. The products are added
+    # by hand: into a part of a tensor torch multiplies matrix by matrix.
+    for number, weights in reversed(list(enumerate(kept))):
+        first = number * QUERIES
+        last = min(first + QUERIES, length)
+        of_weights = torch.bmm(of_y[:, first:last], v[:, :last].mT)
+        used = weights
+        if rate:
+            of_weights = torch.ops.aten.threshold_backward(of_weights, weights, 0)  # 0 if dropped
+            used, weights = weights.relu(), weights.abs()
+        of_scores = torch._softmax_backward_data(of_weights, weights, -1, weights.dtype)
+        of_q[:, first:last] = torch.bmm(of_scores, k[:, :last])
+        to_k = torch.bmm(of_scores.mT, q[:, first:last])
+        to_v = torch.bmm(used.mT, of_y[:, first:last])
+        if last == length:
+            of_k.copy_(to_k)
+            of_v.copy_(to_v)
+        else:
+            of_k[:, :last].add_(to_k)
+            of_v[:, :last].add_(to_v)
 
 
 def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

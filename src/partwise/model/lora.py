@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from partwise.errors import ConfigError
 from partwise.model.block import Block
+from partwise.model.dropout import dropout
 from partwise.model.gpt import GPT
 from partwise.model.lora_config import TARGETS, LoraConfig
 
@@ -42,8 +43,8 @@ class LoraLinear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:  # (..., d) -> (..., e)
         y = F.linear(x, self.weight, self.bias)
-        dropped = F.dropout(x, self.dropout, self.training) if self.dropout else x
-        return y + self.scale * F.linear(F.linear(dropped, self.lora_a), self.lora_b)
+        kept = dropout(x, self.dropout, self.training)
+        return y + self.scale * F.linear(F.linear(kept, self.lora_a), self.lora_b)
 
     def merged(self) -> nn.Linear:
         """One plain matrix that does the same: W + (alpha / rank) B A."""

@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from partwise.errors import PartwiseError
 from partwise.model.attention import Attention, Implementation
@@ -13,6 +12,7 @@ from partwise.model.block import Observe, Sight
 from partwise.model.cache import KVCache
 from partwise.model.cross_attention import CrossAttention
 from partwise.model.decoder import Decoder, DecoderCache, KeysValues
+from partwise.model.dropout import dropout
 from partwise.model.encoder import Encoder
 from partwise.model.head import TiedHead
 from partwise.model.initialisation import initialise
@@ -182,9 +182,7 @@ class Seq2Seq(nn.Module):
             x = x + learned(positions)
         if self.sinusoidal is not None:
             x = x + self.sinusoidal(positions)
-        if config.embedding_dropout:
-            x = F.dropout(x, config.embedding_dropout, self.training)
-        return x
+        return dropout(x, config.embedding_dropout, self.training)
 
     def _rotation(self, positions: Tensor) -> tuple[Tensor, Tensor] | None:
         if self.rotary is None:
