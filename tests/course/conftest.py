@@ -1,10 +1,11 @@
-"""Another model for the lessons, beside the tiny one."""
+"""Other models for the lessons, beside the tiny one."""
 
 from pathlib import Path
 
 import pytest
 
 from partwise.model.config import ModelConfig
+from partwise.model.presets import preset
 from partwise.run import Run
 from partwise.text.config import DataConfig
 from partwise.training.config import TrainConfig
@@ -38,6 +39,24 @@ def modern(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "Once there was a small model. It read, and it wrote.\n" * 400, encoding="utf-8"
     )
     run = Run.create(root, "modern", str(text), model, train, DataConfig())
+    for _ in run.train():
+        pass
+    return run.path
+
+
+@pytest.fixture(scope="session")
+def lowest(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The ladder's first rung: one head, a context of 8, and none of the other parts."""
+    train = TrainConfig(
+        steps=12, batch_size=8, warmup_steps=2, eval_every=12, eval_tokens=512, sample_chars=0,
+        device="cpu", dtype="float32", compile="off", threads=1,
+    )  # fmt: skip
+    root = tmp_path_factory.mktemp("lowest")
+    text = root / "novel.txt"
+    text.write_text(
+        "Once there was a small model. It read, and it wrote.\n" * 400, encoding="utf-8"
+    )
+    run = Run.create(root, "lowest", str(text), preset("ladder-1"), train, DataConfig())
     for _ in run.train():
         pass
     return run.path

@@ -3,15 +3,17 @@
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
+from partwise.course.lacking import Part, lacking
 from partwise.course.learner import LazyModel, LazyWeights, loss_on, observe, windows
 from partwise.course.pictures import plot, show
 from partwise.course.tiny import TINY, tiny_folder, tiny_ready, train_tiny
 from partwise.errors import PartwiseError
+from partwise.messages import use_language
 from partwise.run import Run
 from partwise.text.char import CharTokenizer
 
@@ -87,6 +89,19 @@ def test_the_lazy_model_stands_for_the_real_one(tiny: Path) -> None:
     assert lazy._found.note == 3
 
 
+def test_what_a_model_lacks_is_said_in_a_sentence(tiny: Path) -> None:
+    weights = namespace("tiny")["weights"]
+    assert weights.get("blocks.9.norm1.weight") is None
+    with pytest.raises(PartwiseError, match="was built without that part"):
+        weights["blocks.9.norm1.weight"]
+    for part in get_args(Part):
+        with use_language("en"):
+            english = lacking(part)
+        with use_language("zh"):
+            assert lacking(part) != english
+        assert english.endswith(".")
+
+
 def test_another_run_by_its_folder(modern: Path) -> None:
     names = namespace(modern)
     assert names["config"].norm == "rmsnorm" and names["config"].n_layers == 3
@@ -134,5 +149,6 @@ def test_pictures_are_drawn_without_a_notebook() -> None:
     show(np.eye(3), rows="ab\n", cols=["x", " ", "z"], title="one")
     show({"a": np.eye(2), "b": -np.eye(2)}, centre=0)
     show(np.zeros((2, 3, 3)))
+    show({str(i): np.eye(2) for i in range(4)})
     plot({"a": [1, 10, 100], "b": range(1, 4)}, log=True, xlabel="step", title="t")
     plot({"long": np.linspace(0, 1, 50)}, x=range(50))

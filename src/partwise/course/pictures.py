@@ -28,7 +28,7 @@ def show(
     title: str = "",
     centre: float | None = None,
 ) -> None:
-    """Show one matrix, or several side by side, as heat maps.
+    """Show one matrix, or several beside each other, as heat maps.
 
     Args:
         values: (rows, columns), one such matrix a name, or (n, rows, columns).
@@ -47,9 +47,12 @@ def show(
             if array.ndim == 2
             else {f"{title} {i}".strip(): each for i, each in enumerate(array)}
         )
-    figure = _figure(3.2 * len(panels) + 0.6, 3.2)
+    # At most three beside each other, so that labels stay readable on a page and on a phone.
+    down = -(-len(panels) // 3)
+    across = -(-len(panels) // down)
+    figure = _figure(3.2 * across + 0.6, 3.2 * down)
     for place, (name, matrix) in enumerate(panels.items(), start=1):
-        axes = figure.add_subplot(1, len(panels), place)
+        axes = figure.add_subplot(down, across, place)
         kind: dict[str, Any] = {"cmap": "Blues"}
         if centre is not None:
             reach = float(np.nanmax(np.abs(matrix - centre))) or 1.0
@@ -84,14 +87,20 @@ def plot(
     """
     figure = _figure(6.4, 3.4)
     axes = figure.add_subplot(1, 1, 1)
+    whole = True
     for i, (name, values) in enumerate(curves.items()):
         ys = np.asarray(list(values), float)
         xs = np.arange(1, len(ys) + 1) if x is None else np.asarray(x, float)
+        whole = whole and bool(np.all(xs == np.round(xs)))
         colour, dash = COLOURS[i % len(COLOURS)], DASHES[i // 2 % len(DASHES)]
         mark = "o" if len(ys) <= 12 else None
         axes.plot(xs, ys, dash, color=colour, marker=mark, markersize=3.5, label=name)
     if log:
         axes.set_yscale("log")
+    if whole:
+        from matplotlib.ticker import MaxNLocator
+
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel(xlabel, color=INK)
     axes.set_ylabel(ylabel, color=INK)
     axes.grid(alpha=0.25)

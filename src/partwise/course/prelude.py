@@ -9,7 +9,7 @@ val_loss()                      the model's loss on that text; val_loss(other) a
 observe(model, ids)             every value of one forward pass, by name
 windows(ids, length)            rows of a text
 show, plot                      pictures
-either(zh=…, en=…)              one of two sentences: that in the reader's language
+lacking(part)                   a sentence about a part that the chosen model was built without
 expect                          what checks are made of
 """
 
@@ -21,13 +21,13 @@ import numpy as np
 
 import partwise as pw
 from partwise.course.checking import Expect
+from partwise.course.lacking import lacking
 from partwise.course.learner import learned, observe, windows
 from partwise.course.pictures import plot, show
-from partwise.messages import language
 
 __all__ = [
-    "either",
     "expect",
+    "lacking",
     "math",
     "np",
     "observe",
@@ -39,11 +39,6 @@ __all__ = [
 ]
 
 expect = Expect()
-
-
-def either(*, zh: str, en: str) -> str:
-    """That one of two sentences which is in the reader's language."""
-    return zh if language() == "zh" else en
 
 
 def use_model(name: str | Path = "tiny") -> None:

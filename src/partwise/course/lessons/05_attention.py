@@ -36,6 +36,8 @@ print(f"given the one before:   {-np.log(p_pair[before, after]).mean():.2f}")
 print(f"the model chosen above: {val_loss():.2f}")
 
 # %% [md zh] table
+# ## 背表，还是取用
+#
 # 第三行是一张表：前一个词元是什么，后面各词元各有多大机会。
 # 它只看一个词元，已经好了许多。
 # 那就再多看几个？看两个要 $V^2$ 行，看八个要 $V^8$ 行，没有哪篇文本填得满这张表。
@@ -43,6 +45,8 @@ print(f"the model chosen above: {val_loss():.2f}")
 # 所以不能背表，要学会**从前文里取出有用的东西**。最笨的取法是：把前面所有词元的特征平均一下。
 
 # %% [md en] table
+# ## A table, or a look back
+#
 # The third line is a table: given the token before, how likely is each one after it? It looks at a
 # single token and already does much better. So look at more? Two tokens need $V^2$ rows, eight need
 # $V^8$; no text can fill such a table.
@@ -78,6 +82,8 @@ assert np.allclose(y[2], x[:3].mean(axis=0))
 # content. That is **attention**.
 
 # %% [md zh] qkv
+# ## 查询、键、值
+#
 # 每个词元拿自己的特征 $x$ 算出三样东西：
 #
 # - **查询** $q$：我在找什么；
@@ -87,6 +93,8 @@ assert np.allclose(y[2], x[:3].mean(axis=0))
 # 查询与键的点积就是匹配分数。三个矩阵 $W_Q, W_K, W_V$ 都是学出来的。
 
 # %% [md en] qkv
+# ## Query, key, value
+#
 # From its features $x$, every token computes three things:
 #
 # - a **query** $q$: what am I looking for;
@@ -129,24 +137,32 @@ def softmax(s):
 for width in (1, 16, 64, 256):
     q, k = rng.normal(size=(500, width)), rng.normal(size=(500, 16, width))
     dots = (k @ q[:, :, None])[..., 0]  # (500, 16)
-    raw, scaled = (
-        softmax(dots).max(-1).mean(),
-        softmax(dots / math.sqrt(width)).max(-1).mean(),
-    )
-    print(
-        f"d_k {width:3}: spread {dots.std():5.2f}, largest share {raw:.2f}, scaled {scaled:.2f}"
-    )
+    raw = softmax(dots).max(-1).mean()
+    scaled = softmax(dots / math.sqrt(width)).max(-1).mean()
+    print(f"d_k {width:3}: spread {dots.std():5.2f}, ", end="")
+    print(f"largest share {raw:.2f}, scaled {scaled:.2f}")
 
 # %% [md zh] root-read
 # $d_k$ 个独立的积相加，标准差是 $\sqrt{d_k}$。
 # 不除的话，头越宽，softmax 越像“赢家通吃”，而在那里 softmax 几乎是平的，梯度接近 0，学不动。
 # 除以 $\sqrt{d_k}$ 之后，不论头多宽，一开始都温和地看着大家。
+#
+# ## 练习：遮住未来
+#
+# 只差最后一步：掩码 $M$ 加在分数上，让每个词元只看得见自己和前面的词元。
+# 下面的 $M$ 全是 0，什么也没遮住。请改好：不许看的格子里应当填什么数，softmax 之后的份额才正好是 0？
 
 # %% [md en] root-read
 # A sum of $d_k$ independent products has the standard deviation $\sqrt{d_k}$. Undivided, a wider head
 # means that the winner takes it all, and there softmax is nearly flat: the gradient is close to 0 and
 # nothing is learned. Divided by $\sqrt{d_k}$, a head of any width starts out looking at everyone,
 # gently.
+#
+# ## Exercise: hide the future
+#
+# One step is missing: a mask $M$ is added to the scores, so that each token sees itself and those
+# before it. The $M$ below is all zeros and hides nothing. Mend it: which number must stand in a
+# forbidden cell, for its share to be exactly 0 after softmax?
 
 # %% [formula] head
 # latex = 'Y = \operatorname{softmax}(S + M)\, V'
@@ -156,7 +172,7 @@ for width in (1, 16, 64, 256):
 # caption.en = "One head: add the mask, turn each row into shares, mix the values by them"
 
 # %% [code] head
-M = np.zeros((T, T))  # your turn: forbid the future
+M = np.zeros((T, T))  # your turn
 A = softmax(S + M)
 Y = A @ V  # (T, d_k)
 print(A.round(2))
@@ -194,10 +210,14 @@ if expect(
     )
 
 # %% [md zh] leak-why
+# ## 有没有偷看，测了才知道
+#
 # 怎么知道真的没有偷看？不要读代码，要**测**：改掉最后一个词元，前面各行的输出一个数都不该变。
 # 下面对一个真正的模型也做同样的测试：它读的是你自己的文本。
 
 # %% [md en] leak-why
+# ## Does anybody peek? Measure
+#
 # How do you know that nobody peeks? Do not read the code, **measure**: change the last token, and
 # not one number of the earlier outputs may move. The cell then does the same to a real model, on your
 # own text.
@@ -218,17 +238,20 @@ print("one head:", moved.round(3))
 ids = val_ids[: min(12, config.context_length)]
 other = ids.copy()
 other[-1] = (other[-1] + 1) % config.vocab_size
-moved = np.abs(observe(model, other)["logits"] - observe(model, ids)["logits"]).max(
-    axis=-1
-)
+after, before = observe(model, other)["logits"], observe(model, ids)["logits"]
+moved = np.abs(after - before).max(axis=-1)
 print("model:   ", moved.round(3))
 
 # %% [md zh] own-why
+# ## 训练好的头在看谁
+#
 # 再看看训练好的头在看谁。
 # 下图是你所选模型第 1 层的各个头，读的是同一段文本；行是提问的词元，列是被看的词元。
 # 常能看到三种：看自己或前一个词元的斜线；集中在某个换行或空格上的竖条；不挑不拣的一片。
 
 # %% [md en] own-why
+# ## Whom trained heads look at
+#
 # And whom do trained heads look at? Here are the heads of the chosen model's first layer, all reading
 # the same text; a row asks, a column is looked at. Three kinds are common: a diagonal (oneself or the
 # token before), a vertical stripe (some newline or space), and an even haze.
@@ -246,10 +269,14 @@ show({f"head {h}": A[h] for h in range(min(4, len(A)))}, rows=labels, cols=label
 # label.en = "Switch the mask, bring your own text, watch shares and loss change"
 
 # %% [md zh] order-why
+# ## 盲点：顺序
+#
 # 注意力还有一个盲点：**它不知道顺序**。
 # 份额只由内容决定，把前面的词元打乱，最后一个词元得到的混合一点不变。
 
 # %% [md en] order-why
+# ## The blind spot: order
+#
 # Attention has a blind spot: **it does not know order**. Shares depend on content alone, so if the
 # earlier tokens are shuffled, the last token receives the very same mixture.
 

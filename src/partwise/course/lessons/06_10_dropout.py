@@ -424,8 +424,8 @@ expect(
 
 # %% [quiz] overfit-what
 # kind = "many"
-# question.zh = "训练损失 0.9，验证损失 1.6，还在拉开。哪些做法对路？（可多选）"
-# question.en = "Training loss 0.9, validation 1.6, still parting. What could help? (Several may.)"
+# question.zh = "训练损失 0.9，验证损失 1.6，还在拉开。哪些做法对路？"
+# question.en = "Training loss 0.9, validation 1.6, still parting. What could help?"
 # [[options]]
 # zh = "找更多文字"
 # en = "More text"

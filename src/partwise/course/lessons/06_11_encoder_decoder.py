@@ -466,8 +466,8 @@ print(looked.shape, looked.sum(-1).round(3))
 
 # %% [quiz] from-where
 # kind = "many"
-# question.zh = "关于交叉注意力，哪些对？（可多选）"
-# question.en = "What is true of cross-attention? (Several may be.)"
+# question.zh = "关于交叉注意力，哪些对？"
+# question.en = "What is true of cross-attention?"
 # [[options]]
 # zh = "查询来自解码器的残差流"
 # en = "Queries come from the decoder's stream"

@@ -387,7 +387,7 @@ expect(
 # label.en = "Two cheat-sheets (printable)"
 # [[changes]]
 # loss = "2.40"
-# change = {zh = "词嵌入 + 位置嵌入 + 一个注意力头", en = "Token and position embeddings + one attention head"}
+# change = {zh = "词元嵌入 + 位置嵌入 + 一个注意力头", en = "Token and position embeddings + one attention head"}
 # part = {zh = "自注意力", en = "self-attention"}
 # [[changes]]
 # loss = "2.40 → 2.28"
@@ -404,7 +404,7 @@ expect(
 # [[changes]]
 # loss = "2.08 → 2.06"
 # change = {zh = "每个子层之前、输出层之前加 LayerNorm", en = "LayerNorm before each sublayer and before the output layer"}
-# part = {zh = "LayerNorm（前置）", en = "LayerNorm (pre-norm)"}
+# part = {zh = "LayerNorm（pre-norm）", en = "LayerNorm (pre-norm)"}
 # [[changes]]
 # loss = "2.06 → 1.48"
 # change = {zh = "6 层、6 头、宽 384、上下文 256、dropout 0.2", en = "6 layers, 6 heads, width 384, context 256, dropout 0.2"}
@@ -425,7 +425,7 @@ expect(
 # name = {zh = "LayerNorm", en = "LayerNorm"}
 # sentence = {zh = "把一个词元自己的特征调到均值 0、方差 1，再让模型自选尺度。", en = "Bring one token's own features to mean 0 and variance 1, then let the model choose the scale."}
 # [[concepts]]
-# name = {zh = "前置归一化", en = "Pre-norm"}
+# name = {zh = "pre-norm", en = "Pre-norm"}
 # sentence = {zh = "归一化放在子层入口，残差流从头到尾不被打断。", en = "Normalise at the sublayer's entrance; the stream runs through unbroken."}
 # [[concepts]]
 # name = {zh = "因果掩码", en = "Causal mask"}
@@ -477,8 +477,8 @@ expect(
 
 # %% [quiz] noise
 # kind = "many"
-# question.zh = "一步的 95% 区间是 −0.05 到 +0.01。哪些说法站得住？（可多选）"
-# question.en = "The 95 % interval of a step is −0.05 to +0.01. Which statements stand? (Several may.)"
+# question.zh = "一步的 95% 区间是 −0.05 到 +0.01。哪些说法站得住？"
+# question.en = "The 95 % interval of a step is −0.05 to +0.01. Which statements stand?"
 # [[options]]
 # zh = "这个零件没有用"
 # en = "The part does not help"

@@ -39,21 +39,11 @@ pushed[0, 5] += torch.randn(
 )
 ffn = model.blocks[0].feedforward
 if ffn is None:  # rungs 1 and 2 of the ladder have none
-    print(
-        either(
-            zh="所选的模型没有前馈层：下面用一个还没训练的顶替。",
-            en="The chosen model has no feed-forward layer: an untrained one stands in.",
-        )
+    print(lacking("feedforward"))
+    spare = pw.ModelConfig(
+        d_model=config.d_model, n_heads=config.n_heads, n_layers=1
     )
-    ffn = (
-        pw.GPT(
-            pw.ModelConfig(
-                d_model=stream.shape[-1], n_heads=config.n_heads, n_layers=1
-            )
-        )
-        .blocks[0]
-        .feedforward
-    )
+    ffn = pw.GPT(spare).blocks[0].feedforward
 with torch.no_grad():
     by_ffn = (ffn(pushed) - ffn(stream))[0].abs().amax(-1)
 print("feed-forward moves:", np.flatnonzero(by_ffn > 1e-6))
@@ -134,7 +124,7 @@ expect(
 # feedback.zh = "也是 $4d$。"
 # feedback.en = "They are $4d$ wide too."
 # [[options]]
-# zh = "词嵌入占了近三分之一"
+# zh = "词元嵌入占了近三分之一"
 # en = "Token embeddings hold almost a third"
 # right = true
 # feedback.zh = "对：三分之二说的是块，不是整个模型。模型越大，词表占得越少。"
@@ -165,8 +155,8 @@ expect(
 
 # %% [quiz] projection
 # kind = "many"
-# question.zh = "头拼起来已经宽 $d$ 了，为什么还要输出投影？（可多选）"
-# question.en = "Joined, the heads are $d$ wide already. Why an output projection? (Several may be right.)"
+# question.zh = "头拼起来已经宽 $d$ 了，为什么还要输出投影？"
+# question.en = "Joined, the heads are $d$ wide already. Why an output projection?"
 # [[options]]
 # zh = "让各个头的结果互相组合"
 # en = "To combine what different heads found"
@@ -296,8 +286,8 @@ print(f"with residuals {g:.1f}, without {s**N:.0e}")
 
 # %% [quiz] residual
 # kind = "many"
-# question.zh = "关于残差连接，哪些对？（可多选）"
-# question.en = "What is true of residual connections? (Several may be.)"
+# question.zh = "关于残差连接，哪些对？"
+# question.en = "What is true of residual connections?"
 # [[options]]
 # zh = "加法把梯度原样交给两边"
 # en = "An addition hands the gradient on to both branches"
@@ -308,7 +298,7 @@ print(f"with residuals {g:.1f}, without {s**N:.0e}")
 # zh = "没有残差，梯度就一定消失"
 # en = "Without them the gradient always vanishes"
 # right = false
-# feedback.zh = "没有归一化时才如此。有前置归一化而无残差时，梯度还在，但所有词元变得一样（[06.5](/lesson/06.5)）。"
+# feedback.zh = "没有归一化时才如此。有 pre-norm 而无残差时，梯度还在，但所有词元变得一样（[06.5](/lesson/06.5)）。"
 # feedback.en = "Only without norms. With pre-norm and no residual the gradient survives, but all tokens become alike ([06.5](/lesson/06.5))."
 # [[options]]
 # zh = "它增加了很多参数"
@@ -362,8 +352,8 @@ print(f"with residuals {g:.1f}, without {s**N:.0e}")
 
 # %% [quiz] layer-batch
 # kind = "many"
-# question.zh = "LayerNorm 比 BatchNorm 更适合语言模型，因为……（可多选）"
-# question.en = "LayerNorm suits language models better than BatchNorm because … (Several may be right.)"
+# question.zh = "LayerNorm 比 BatchNorm 更适合语言模型，因为……"
+# question.en = "LayerNorm suits language models better than BatchNorm because …"
 # [[options]]
 # zh = "一个词元的结果不取决于同批的其他文字"
 # en = "a token's result does not depend on the rest of the batch"
@@ -391,7 +381,7 @@ print(f"with residuals {g:.1f}, without {s**N:.0e}")
 
 # %% [quiz] pre-post
 # kind = "order"
-# question.zh = "按**前置**归一化排好一个子层。"
+# question.zh = "按 **pre-norm** 的次序排好一个子层。"
 # question.en = "Put a **pre-norm** sublayer in order."
 # [[items]]
 # zh = "记住残差流 $x$"
@@ -411,12 +401,12 @@ print(f"with residuals {g:.1f}, without {s**N:.0e}")
 # [[items]]
 # zh = "加回 $x$"
 # en = "Add to $x$"
-# feedback.zh = "若在这之后才归一化，就是后置归一化。"
+# feedback.zh = "若在这之后才归一化，就是 post-norm 了。"
 # feedback.en = "A norm after this would make it post-norm."
 
 # %% [quiz] why-pre
 # kind = "choice"
-# question.zh = "为什么前置归一化让很深的模型更容易训练？"
+# question.zh = "为什么 pre-norm 让很深的模型更容易训练？"
 # question.en = "Why does pre-norm make very deep models easier to train?"
 # [[options]]
 # zh = "残差流上没有归一化挡路，梯度能直达第一层"
@@ -434,7 +424,7 @@ print(f"with residuals {g:.1f}, without {s**N:.0e}")
 # zh = "它的最终损失总是更低"
 # en = "Its final loss is always lower"
 # right = false
-# feedback.zh = "不一定；训练得起来时，后置归一化也可以很好。"
+# feedback.zh = "不一定；训练得起来时，post-norm 也可以很好。"
 # feedback.en = "Not necessarily; where post-norm trains at all, it can do well."
 
 # %% [md zh] group-training
@@ -445,8 +435,8 @@ print(f"with residuals {g:.1f}, without {s**N:.0e}")
 
 # %% [quiz] ahead
 # kind = "many"
-# question.zh = "训练损失远低于验证损失。可以拧什么？（可多选）"
-# question.en = "The training loss is far below the validation loss. What can be turned? (Several may.)"
+# question.zh = "训练损失远低于验证损失。可以拧什么？"
+# question.en = "The training loss is far below the validation loss. What can be turned?"
 # [[options]]
 # zh = "加大 dropout 或权重衰减"
 # en = "More dropout or weight decay"
@@ -502,7 +492,7 @@ print(f"with residuals {g:.1f}, without {s**N:.0e}")
 # answer = 302
 # tolerance = 3
 # expression = "12 * 24 * 1024**2 / 1e6"
-# feedback.right.zh = "对，$12Nd^2$。GPT-2 medium 一共 3.55 亿，其余主要是词嵌入。"
+# feedback.right.zh = "对，$12Nd^2$。GPT-2 medium 一共 3.55 亿，其余主要是词元嵌入。"
 # feedback.right.en = "Yes, $12Nd^2$. GPT-2 medium has 355 million in all; the rest is mainly embeddings."
 # feedback.wrong.zh = "$12 \\cdot 24 \\cdot 1024^2$。"
 # feedback.wrong.en = "$12 \\cdot 24 \\cdot 1024^2$."
@@ -521,7 +511,7 @@ print(f"with residuals {g:.1f}, without {s**N:.0e}")
 # zh = "归一化的位置"
 # en = "Where the norm stands"
 # right = false
-# feedback.zh = "两者都可以前置或后置。"
+# feedback.zh = "两者都可以用 pre-norm 或 post-norm。"
 # feedback.en = "Both can be pre- or post-norm."
 # [[options]]
 # zh = "解码器没有前馈层"

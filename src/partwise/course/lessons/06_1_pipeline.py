@@ -71,9 +71,8 @@ print(ids, ids.shape)
 
 # %% [code] embed
 E = weights["token_embedding.weight"]  # (V, d)
-table = weights.get(
-    "position_embedding.weight"
-)  # (context, d), where places are learned
+# (context, d), where places are learned
+table = weights.get("position_embedding.weight")
 P = np.zeros((L, d)) if table is None else table[:L]
 O = np.eye(V)[ids]  # (L, V): one 1 a row
 X = O @ E + P  # (L, d)
@@ -136,10 +135,8 @@ print(
 )
 queries = [weights[f"blocks.{i}.attention.qkv.weight"] for i in range(N)]
 for i in range(1, N):
-    print(
-        f"block {i}: same numbers as block 0:",
-        np.array_equal(queries[i], queries[0]),
-    )
+    same = np.array_equal(queries[i], queries[0])
+    print(f"block {i}: same numbers as block 0: {same}")
 
 # %% [md zh] depths-why
 # 真实的模型叠了多少块？深度 $N$ 从 12 到 96，块里的结构你都会在后面几课看到。

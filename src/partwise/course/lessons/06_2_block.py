@@ -69,9 +69,9 @@ x = seen["embedding"]  # stage 1: (L, d)
 
 gamma = w.get("norm1.weight", 1.0)
 beta, eps = w.get("norm1.bias", 0.0), config.norm_eps
-mu = (
-    x.mean(axis=-1, keepdims=True) if config.norm == "layernorm" else 0.0
-)  # RMSNorm: no centring
+mu = x.mean(axis=-1, keepdims=True)
+if config.norm == "rmsnorm":
+    mu = 0.0  # it takes no mean away
 var = ((x - mu) ** 2).mean(axis=-1, keepdims=True)
 u = gamma * (x - mu) / np.sqrt(var + eps) + beta  # stage 2: (L, d)
 
@@ -82,12 +82,7 @@ print(
 if "block.0.norm1" in seen:
     print("as in the model:", np.allclose(u, seen["block.0.norm1"], atol=1e-4))
 else:
-    print(
-        either(
-            zh="所选的模型没有归一化（阶梯第 5 级才加上）：它的子层直接读 x。",
-            en="The chosen model has no norms (rung 5 of the ladder adds them): its sublayers read x itself.",
-        )
-    )
+    print(lacking("norms"))
 
 # %% [md zh] talk-why
 # ## 第 3、4 站：注意力和加号
@@ -121,13 +116,7 @@ x1 = x + a  # stage 4
 if config.residual and "block.0.residual1" in seen:
     print("as in the model:", np.allclose(x1, seen["block.0.residual1"], atol=1e-4))
 if not config.residual:
-    print(
-        either(
-            zh="所选的模型没有残差连接（阶梯第 4 级才加上）：它丢下 x，只把 a 交给下一站。",
-            en="The chosen model has no residual connections (rung 4 of the ladder adds them): it drops x "
-            "and hands on a alone.",
-        )
-    )
+    print(lacking("residual"))
 print(
     f"size of x {np.sqrt((x**2).mean()):.2f}, of what is added {np.sqrt((a**2).mean()):.2f}"
 )
@@ -163,13 +152,7 @@ def phi(h):
 v = reference.norm(config, reference.part(w, "norm2"), x1)  # stage 5
 own = {name: w[name] for name in w if name.startswith("feedforward.")}
 if "feedforward.down.weight" not in own:  # rungs 1 to 3 of the ladder
-    print(
-        either(
-            zh="所选的模型没有这样的前馈层（阶梯第 4 级才有两个矩阵）：下面用一个随机的顶替。",
-            en="The chosen model has no such feed-forward layer (two matrices come with rung 4 of the "
-            "ladder): a random one stands in.",
-        )
-    )
+    print(lacking("feedforward"))
     d, draw = config.d_model, np.random.default_rng(2)
     own = {
         "feedforward.up.weight": draw.normal(size=(4 * d, d)) / np.sqrt(d),

@@ -76,9 +76,8 @@ for h in (1, 2, 4, 8):
 
 # %% [code] split
 L, h, d_k = 3, 2, 4
-table = np.arange(L * h * d_k).reshape(
-    L, h * d_k
-)  # row 0 holds 0..7, row 1 8..15, row 2 16..23
+# Row 0 holds 0..7, row 1 holds 8..15, row 2 holds 16..23.
+table = np.arange(L * h * d_k).reshape(L, h * d_k)
 
 
 def split(table, h):
@@ -191,13 +190,7 @@ d, size = config.d_model, config.head_size
 if config.output_projection:
     W = weights["blocks.0.attention.projection.weight"].T  # (heads * head size, d)
 else:
-    print(
-        either(
-            zh="所选的模型没有输出投影（阶梯第 2 级才加上）：每个头只写自己的那一段。",
-            en="The chosen model has no output projection (rung 2 of the ladder adds it): each head writes "
-            "its own stretch alone.",
-        )
-    )
+    print(lacking("projection"))
     W = np.eye(config.n_heads * size, d)
 for i in range(config.n_heads):
     band = W[i * size : (i + 1) * size]  # (head size, d)
@@ -239,13 +232,9 @@ qkv = weights["blocks.0.attention.qkv.weight"]
 W_Q = qkv[: config.n_heads * config.head_size].T  # (d, heads * head size)
 moved = split(W_Q, config.n_heads)[
     :, 0
-]  # how every head's query answers to feature 0
-print(
-    "heads that feature 0 reaches:",
-    int((np.abs(moved).max(axis=-1) > 0).sum()),
-    "of",
-    config.n_heads,
-)
+]  # how each head's query answers to feature 0
+reached = int((np.abs(moved).max(axis=-1) > 0).sum())
+print(f"heads that feature 0 reaches: {reached} of {config.n_heads}")
 
 # %% [md zh] mute-why
 # ## 静音一个头

@@ -33,9 +33,8 @@
 from partwise import reference
 
 w = reference.part(weights, "blocks.0")
-x = observe(model, val_ids[: min(10, config.context_length)])[
-    "embedding"
-]  # (10, d)
+ids = val_ids[: min(10, config.context_length)]
+x = observe(model, ids)["embedding"]  # (10, d)
 L, d = x.shape
 
 
@@ -44,9 +43,8 @@ def norm(x):
 
 
 def attention(x):
-    return reference.attention(
-        config, reference.part(w, "attention"), norm(x)[None]
-    )[0]
+    own = reference.part(w, "attention")
+    return reference.attention(config, own, norm(x)[None])[0]
 
 
 def feedforward(x):

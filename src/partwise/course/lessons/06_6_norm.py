@@ -96,12 +96,7 @@ print(
 
 # %% [code] gammas
 if config.norm == "none":
-    print(
-        either(
-            zh="所选的模型没有归一化（阶梯第 5 级才加上），也就没有 γ 可看。",
-            en="The chosen model has no norms (rung 5 of the ladder adds them), and so no gamma to look at.",
-        )
-    )
+    print(lacking("norms"))
 for name, w in weights.items():
     if "norm" in name and name.endswith("weight") and w.shape == (config.d_model,):
         print(
@@ -137,9 +132,10 @@ for name, norm in (("LayerNorm", layer_norm), ("BatchNorm", batch_norm)):
     whole, fewer = norm(table)[0], norm(table[:8])[0]
     later = table.copy()
     later[3] += 5.0  # token 3 of the same text: the future of token 0
+    print(f"{name}: token 0 moves by")
+    print(f"    {np.abs(whole - fewer).max():.2f} when a text leaves the batch,")
     print(
-        f"{name}: token 0 moves by {np.abs(whole - fewer).max():.2f} when a text leaves the batch, "
-        f"by {np.abs(norm(later)[0] - whole).max():.2f} when a later token changes"
+        f"    {np.abs(norm(later)[0] - whole).max():.2f} when a later token changes"
     )
 
 # %% [widget] norms
@@ -298,19 +294,19 @@ for name in ("gpt2", "gpt3-175b", "palm-540b", "llama-7b", "llama2-70b"):
 # %% [md zh] claims
 # ## 两个常见的说法
 #
-# **“PaLM 用 RMSNorm。”** 它的论文写的是没有偏置的 LayerNorm，放在并联的块里；用 RMSNorm 的是 LLaMA。
+# **PaLM 用 RMSNorm** 吗？它的论文写的是没有偏置的 LayerNorm，放在并联的块里；用 RMSNorm 的是 LLaMA。
 #
-# **“归一化有效，是因为它消除了内部协变量偏移。”** BatchNorm 的论文这样解释；
+# **归一化有效，是因为它消除了内部协变量偏移**吗？BatchNorm 的论文这样解释；
 # 后来有人故意在 BatchNorm 之后加上会漂移的噪声，训练照样快（Santurkar 等，2018）。这个理由至今有争议。
 # 稳妥的说法只有我们量到的这些：尺度被固定，子层的输入不再随深度变大，梯度也跟着平稳。
 
 # %% [md en] claims
 # ## Two common tellings
 #
-# **"PaLM has RMSNorm."** Its paper has LayerNorm without biases, in a parallel block. The one with
+# **Does PaLM have RMSNorm?** Its paper has LayerNorm without biases, in a parallel block. The one with
 # RMSNorm is LLaMA.
 #
-# **"Norms work because they remove internal covariate shift."** That is how the BatchNorm paper explains
+# **Do norms work because they remove internal covariate shift?** That is how the BatchNorm paper explains
 # it. Later, drifting noise was added on purpose after BatchNorm, and training was as fast (Santurkar et
 # al., 2018). The reason is disputed. Safe to say is what we measured: the scale is fixed, what sublayers
 # read no longer grows with depth, and gradients are steady with it.

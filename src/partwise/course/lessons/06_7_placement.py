@@ -7,7 +7,7 @@
 # %% [md zh] why
 # 同样的零件，只是归一化的位置不同：放在子层**之前**，还是放在加号**之后**？
 #
-# 2017 年的 Transformer 放在之后（post-norm），GPT-2 以来几乎都放在之前（pre-norm）。
+# 2017 年的 Transformer 放在之后（post-norm，后置），GPT-2 以来几乎都放在之前（pre-norm，前置）。
 # 通常的解释是“post-norm 训练不稳定”。这一课要看清：不稳定从哪里来，什么时候**没有**不稳定。
 
 # %% [md en] why
@@ -121,11 +121,10 @@ from partwise.ladder.depth import stack
 for initialisation in ("fan_in", "normal"):
     for norm in ("pre", "post"):
         s = stack(True, norm, initialisation)
-        print(
-            f"{initialisation:7} {norm:4}  what a block adds: {s.contribution[47]:5.3f}   "
-            f"likeness of tokens at the end: {s.similarity[-1]:6.3f}   "
-            f"gradient {s.gradient[0]:.3f} … {s.gradient[-1]:.3f}"
-        )
+        print(f"{initialisation}, {norm} norm:")
+        print(f"    a block adds {s.contribution[47]:.3f} of the stream;", end=" ")
+        print(f"likeness of tokens at the end {s.similarity[-1]:.3f};", end=" ")
+        print(f"gradient {s.gradient[0]:.3f} … {s.gradient[-1]:.3f}")
 
 # %% [md zh] stacks-read
 # `fan_in` 让每个矩阵的输出和输入一样大，于是 $c$ 约为 1：post-norm 的 96 层把所有词元变成了同一个方向（1.000）。

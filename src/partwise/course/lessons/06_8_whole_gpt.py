@@ -29,15 +29,7 @@ print(
 )
 
 if not config.residual or config.feedforward == "none":
-    print(
-        either(
-            zh="所选的模型是阶梯上较低的一级，还没有完整的块：本课的块比它多几样零件，logits 对不上是应当的。"
-            "换成小模型或第 4 级以上的模型，才能逐个数比较。",
-            en="The chosen model is a low rung of the ladder and has no whole blocks yet: this lesson's block "
-            "has more parts, so the logits cannot match. Choose the tiny model, or rung 4 and above, to "
-            "compare number by number.",
-        )
-    )
+    print(lacking("block"))
 
 # %% [md zh] inventory-read
 # 这张单子就是全部家当：没有程序，只有名字和数组。
@@ -247,8 +239,8 @@ print(
 # %% [md zh] block
 # ## 一个完整的块
 #
-# **练习**：写完整的块。记 $A$ 为“Norm 1，再注意力”，$F$ 为“Norm 2，再前馈层”，
-# 前置归一化的块就是下面这个式子。注意 $F$ 读的不是 $x$，而是已经加上注意力的残差流。
+# **练习**：写完整的块。记 $A$ 为“归一化 1，再注意力”，$F$ 为“归一化 2，再前馈层”，
+# pre-norm 的块就是下面这个式子。注意 $F$ 读的不是 $x$，而是已经加上注意力的残差流。
 #
 # 代码里只写了前一半，还漏了一样东西。检查会拿你的结果与 torch 的第 0 块逐个数比较。
 
@@ -266,7 +258,7 @@ print(
 # latex = 'y = x + A(x) + F(x + A(x))'
 # code = "whole-block"
 # names = {y = "block(x, 0)", x = "x", A = "lambda x: attention(norm(x, 'blocks.0.norm1'), 'blocks.0.attention')", F = "lambda x: feedforward(norm(x, 'blocks.0.norm2'), 'blocks.0.feedforward')"}
-# caption.zh = "前置归一化的块"
+# caption.zh = "pre-norm 的块"
 # caption.en = "The pre-norm block"
 
 
@@ -319,7 +311,7 @@ if expect(
     )
     expect(
         near(got, whole),
-        zh="与 torch 的第 0 块不同：看看每个子层用的是不是自己的 Norm（norm1、norm2），残差加的是不是当时的 x。",
+        zh="与 torch 的第 0 块不同：看看每个子层用的是不是自己的归一化（norm1、norm2），残差加的是不是当时的 x。",
         en="This differs from torch's block 0: does each sublayer use its own norm (norm1, norm2),"
         " and does each residual add the x of that moment?",
     )
@@ -412,7 +404,7 @@ print(f"guessing: ln V = {np.log(config.vocab_size):.2f}")
 # %% [md zh] let-write
 # ## 跳过、重复、写作
 #
-# 在随课的小模型上：跳过或重复**最后**一块，损失只多零点一二；跳过**第一**块却多出一个多 nat；
+# 在随课的小模型上：跳过或重复**最后**一块，损失只多零点一上下；跳过**第一**块却多出一个多 nat；
 # 倒过来竟比瞎猜（$\ln V$）还差。
 # 残差流让每一块都只是“再加一点”，少了后面的一点，大体还在；但后面的块是看着前面的输出学会的，次序并非无关。
 #
@@ -421,8 +413,8 @@ print(f"guessing: ln V = {np.log(config.vocab_size):.2f}")
 # %% [md en] let-write
 # ## Skipped, repeated, writing
 #
-# In the course's small model, skipping or repeating the **last** block costs one or two tenths of a
-# nat; skipping the **first** costs more than one; and the reverse order is worse than guessing
+# In the course's small model, skipping or repeating the **last** block costs about a tenth of a nat;
+# skipping the **first** costs more than one; and the reverse order is worse than guessing
 # ($\ln V$). In a residual stream every block only adds something, so with a late addition missing
 # most is still there. But later blocks learned from what earlier ones put out: order does matter.
 #
@@ -446,7 +438,7 @@ print(tokenizer.decode(written))
 # | `attention.qkv` | `c_attn` | 三个矩阵也是合成一个，再切开 |
 # | `attention.projection` | 注意力里的 `c_proj` | 初始化另有缩放：除以 $\sqrt{2N}$ |
 # | `feedforward.up`、`down` | `c_fc`、`c_proj` | 激活是 GELU |
-# | `norm1`、`norm2`、`final_norm` | `ln_1`、`ln_2`、`ln_f` | 都在子层之前：前置归一化 |
+# | `norm1`、`norm2`、`final_norm` | `ln_1`、`ln_2`、`ln_f` | 都在子层之前：pre-norm |
 # | `token_embedding`、`position_embedding` | `wte`、`wpe` | 输出层与 `wte` 是同一个张量 |
 #
 # 读 `model.py` 时问：因果掩码在哪里（两条路各有一处）？生成时为什么只算最后一个位置的 logits？
@@ -481,22 +473,22 @@ print(tokenizer.decode(written))
 # question.zh = "按先后排好一次前向。"
 # question.en = "Put one forward pass in order."
 # [[items]]
-# zh = "词嵌入 + 位置"
+# zh = "词元嵌入 + 位置"
 # en = "Token embedding + position"
 # feedback.zh = "残差流从这里开始，形状 $(T, d)$。"
 # feedback.en = "The residual stream begins here, $(T, d)$."
 # [[items]]
-# zh = "Norm 1，注意力，加回残差流"
+# zh = "归一化 1，注意力，加回残差流"
 # en = "Norm 1, attention, add to the stream"
 # feedback.zh = "词元之间先交流。"
 # feedback.en = "Tokens talk first."
 # [[items]]
-# zh = "Norm 2，前馈层，加回残差流"
+# zh = "归一化 2，前馈层，加回残差流"
 # en = "Norm 2, feed-forward, add to the stream"
 # feedback.zh = "再各自计算；这两步重复 $N$ 次。"
 # feedback.en = "Then each computes by itself; these two repeat $N$ times."
 # [[items]]
-# zh = "最终的 Norm"
+# zh = "最后一次归一化"
 # en = "The final norm"
 # feedback.zh = "残差流一路只加不减，末尾要调一次尺度。"
 # feedback.en = "The stream has only been added to; its scale is set once at the end."

@@ -382,10 +382,10 @@ print(
 
 # %% [quiz] why-off
 # kind = "many"
-# question.zh = "$12Nd^2$ 没有算进哪些参数？（可多选）"
-# question.en = "Which parameters does $12Nd^2$ leave out? (Several may be right.)"
+# question.zh = "$12Nd^2$ 没有算进哪些参数？"
+# question.en = "Which parameters does $12Nd^2$ leave out?"
 # [[options]]
-# zh = "词嵌入"
+# zh = "词元嵌入"
 # en = "Token embeddings"
 # right = true
 # feedback.zh = "对，$Vd$ 个；小模型里这是最大的一笔。"

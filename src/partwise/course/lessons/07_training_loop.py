@@ -549,8 +549,8 @@ expect(
 
 # %% [quiz] keep
 # kind = "many"
-# question.zh = "用 AdamW，要想逐位相同地继续，必须存下什么？（可多选）"
-# question.en = "With AdamW, what must be kept to go on bit for bit? (Several may be right.)"
+# question.zh = "用 AdamW，要想逐位相同地继续，必须存下什么？"
+# question.en = "With AdamW, what must be kept to go on bit for bit?"
 # [[options]]
 # zh = "权重"
 # en = "The weights"

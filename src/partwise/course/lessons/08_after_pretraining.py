@@ -49,7 +49,7 @@ for name, D in read.items():
 #
 # 第 6 级的 7.6 看着不少，可那是同样的一百万字符读了 82 遍。
 #
-# **结构上**三者几乎一样：前置归一化的块、学习到的位置、GELU 或 ReLU。
+# **结构上**三者几乎一样：pre-norm 的块、学习到的位置、GELU 或 ReLU。
 # 差别在数据、词元和规模。你已经懂了 GPT-3 的结构。
 
 # %% [md en] beside-read
@@ -444,7 +444,7 @@ expect(
 # zh = "块的结构"
 # en = "The structure of a block"
 # right = true
-# feedback.zh = "对：都是前置归一化、多头注意力、四倍宽的前馈层和残差。"
+# feedback.zh = "对：都是 pre-norm、多头注意力、四倍宽的前馈层和残差。"
 # feedback.en = "Right: pre-norm, several heads, a fourfold feed-forward layer and residuals in both."
 # [[options]]
 # zh = "读过的文字"
@@ -501,8 +501,8 @@ expect(
 
 # %% [quiz] stages
 # kind = "many"
-# question.zh = "关于预训练之后的各步，哪些对？（可多选）"
-# question.en = "What is true of the steps after pre-training? (Several may be.)"
+# question.zh = "关于预训练之后的各步，哪些对？"
+# question.en = "What is true of the steps after pre-training?"
 # [[options]]
 # zh = "微调用的还是下一个词元的交叉熵"
 # en = "Fine-tuning still uses the cross-entropy of the next token"

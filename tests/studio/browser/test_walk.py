@@ -1,0 +1,49 @@
+"""The course as a learner walks it with a keyboard alone: from the contents to the last quiz."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from partwise.course import catalogue
+from partwise.course.cells import Code, Quiz
+from studio.browser.conftest import travelling
+from studio.browser.keyboard import Learner
+from studio.live import running
+
+# One with an order and its explorer, one with questions that are answered by code; the others are
+# walked by `make test-all`.
+SHORT = ("06.2", "06.13")
+LESSONS = [
+    pytest.param(lesson.number, marks=[] if lesson.number in SHORT else [pytest.mark.long])
+    for lesson in catalogue.lessons()
+]
+
+
+@pytest.mark.parametrize("number", LESSONS)
+def test_a_lesson_by_keyboard_alone(browser: Any, tiny: Path, tmp_path: Path, number: str) -> None:
+    """Every cell is run, every exercise solved, every question answered; a restart keeps it all."""
+    lesson = catalogue.lesson(number)
+    with running(tmp_path, language="zh") as live, travelling(browser, live) as journey:
+        learner = Learner(journey)
+        learner.skip()
+        learner.to_link(f"/lesson/{number}")
+        met = learner.lesson(lesson)
+        assert met == [cell.id for cell in lesson.cells if isinstance(cell, Code | Quiz)]
+        assert learner.faults == []
+        journey.page.get_by_text("这一课完成了").wait_for()
+        assert journey.page.locator(".katex-error").count() == 0
+        journey.accessible("all answered")
+        missed = [c for c in lesson.cells if isinstance(c, Quiz)]
+
+    with running(tmp_path, language="zh") as live, travelling(browser, live) as journey:
+        page, learner = journey.page, Learner(journey)
+        row = page.locator(f"a[href='/lesson/{number}']", has_text=lesson.title.zh)
+        row.locator(".complete").wait_for()
+        # What was missed comes back, all of it, and is answered here as well.
+        journey.open("/review")
+        page.get_by_role("button", name="提前练一遍").focus()
+        assert str(len(missed)) in page.inner_text("main")
+        page.keyboard.press("Enter")
+        page.get_by_text(f"第 1 题，共 {len(missed)} 题").wait_for()
+        journey.accessible("review")
