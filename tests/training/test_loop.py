@@ -496,6 +496,8 @@ def test_what_compiles_is_used_from_the_first_step(
 ) -> None:
     compiler(True)
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+    # What is not compiled is lean, with other last bits and other draws.
+    monkeypatch.setattr(GPT, "use_lean", lambda *_: None)
     model, events = run(compile="on")
     assert of(Started, events)[0].compiled is True
     assert equal(model, run()[0])
