@@ -1,6 +1,7 @@
 """Trainings that a page starts: checked first, followed by their files, stopped, found again."""
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from partwise.errors import PartwiseError, UsageError
+from partwise.studio import foresight
 from partwise.studio.orders import order
 from partwise.studio.state import State
 from partwise.studio.tails import POINTS, Tail, thinned
@@ -216,3 +218,74 @@ def test_channels_lead_nowhere_but_into_their_folder(tmp_path: Path) -> None:
         tab.send("watch", channel="x" * 300)
         tab.until(lambda m: m["type"] == "error")
         assert "secret" not in str(tab.heard)
+
+
+def test_a_translator_is_trained_and_asked(tmp_path: Path) -> None:
+    with running(tmp_path) as live:
+        assert live.get("/api/labs/translators") == []
+        status, job = live.post("/api/jobs", {"kind": "translate", "task": "reverse", "steps": 4})
+        assert status == 200 and (job["kind"], job["name"]) == ("translate", "reverse")
+        assert job["channel"] == "run:reverse"
+        done = ended(live, job["id"])
+        assert (done["state"], done["error"], done["step"], done["steps"]) == ("done", None, 4, 4)
+        (found,) = live.get("/api/labs/translators")
+        assert (found["name"], found["text"]) == ("reverse", "reverse")
+        sent = {"run": "reverse", "text": "partwise"}
+        status, seen = live.post("/api/labs/alignment", sent)
+        assert status == 200 and len(seen["weights"]) == len(seen["target"])
+        # A translator is no model that writes on.
+        assert [one["id"] for one in live.get("/api/models")] == ["tiny"]
+
+
+def test_a_translator_takes_1500_steps_unless_told(tmp_path: Path) -> None:
+    state = State(root=tmp_path / "runs", data=tmp_path / "home")
+    (tmp_path / "runs" / "dates").mkdir(parents=True)
+    made = order(state, {"kind": "translate", "task": "dates"}, "zh")
+    assert made.name == "dates-2" and "--steps=1500" in made.words and "zh" in made.words
+    wrong: list[dict[str, Any]] = [
+        {},
+        {"task": "../reverse"},
+        {"task": "reverse", "steps": 0},
+        {"task": "reverse", "steps": "1 --compare"},
+        {"task": ["reverse"]},
+    ]
+    for sent in wrong:
+        with pytest.raises(PartwiseError):
+            order(state, {"kind": "translate", **sent}, "en")
+
+
+def test_a_ladder_is_foretold(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[str] = []
+    really = foresight.work_through
+
+    def counted(tasks: Any, *given: Any, **named: Any) -> Any:
+        measured.extend(task["job"]["run"] for task in tasks)
+        return really(tasks, *given, **named)
+
+    monkeypatch.setattr(foresight, "work_through", counted)
+    sent = {"text": text, "to": 2, "steps": 20, "workers": 2}
+    with running(tmp_path) as live:
+        status, told = live.post("/api/ladder/estimate", sent)
+        assert status == 200, told
+        assert (told["models"], told["finished"], told["workers"]) == (2, 0, 2)
+        assert told["first"] == 1 and 0 < told["seconds"] < 60
+        assert len(measured) == 2
+        # A longer one needs no new measurement, and takes longer.
+        more = live.post("/api/ladder/estimate", {**sent, "steps": 2000, "seeds": 3})[1]
+        assert more["models"] == 6 and more["seconds"] > 10 * told["seconds"]
+        assert len(measured) == 2
+        for wrong in ({"to": 9}, {"text": "none"}, {"steps": 0}):
+            assert live.post("/api/ladder/estimate", {**sent, **wrong})[0] == 422
+
+
+def test_rungs_are_told_in_the_readers_language(tmp_path: Path) -> None:
+    with running(tmp_path) as live:
+        for language in ("en", "zh"):
+            rungs = live.get("/api/ladder/rungs", language)["rungs"]
+            words = [one["name"] for one in rungs] + [one["adds"] for one in rungs]
+            words += [change["text"] for one in rungs for change in one.get("changes", ())]
+            assert len(words) > 20
+            chinese = [bool(re.search(r"[\u4e00-\u9fff]", one)) for one in words]
+            assert all(chinese) if language == "zh" else not any(chinese)
+        heads = rungs[1]["changes"][0]
+        assert "（n_heads）：1 → 4" in heads["text"] and heads["after"] == 4

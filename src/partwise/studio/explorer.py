@@ -19,7 +19,6 @@ from partwise.model.presets import preset
 from partwise.run import Run
 from partwise.sampling.config import SampleConfig
 from partwise.sampling.generate import complete
-from partwise.storage import cache_folder
 from partwise.studio import diagram, interventions, lens, shares, tensors
 from partwise.studio.answers import Json, body, field
 from partwise.studio.interventions import Measure, measure_on, measure_typed
@@ -27,7 +26,6 @@ from partwise.studio.models import Models
 from partwise.studio.reading import label, read_text
 from partwise.studio.state import State
 from partwise.studio.traces import Traced, Traces, twin
-from partwise.text.prepare import prepare
 from partwise.text.tokenizers import Tokenizer
 
 Number = TypeVar("Number", int, None)
@@ -211,11 +209,8 @@ class Explorer:
                 "{model} was imported and has no validation text of its own; type one to measure",
                 model=run.name,
             )
-        text = run.record.text
-        prepared = prepare(
-            text.spec, run.record.data, cache=cache_folder(), tokenizer=tokenizer, offline=True
-        )
-        return measure_on(own, prepared.validation, text.name)
+        prepared = run.reopen_text(cache=self._state.cache, offline=True)
+        return measure_on(own, prepared.validation, run.record.text.name)
 
 
 def tensor(traced: Traced, query: Mapping[str, str]) -> Response:

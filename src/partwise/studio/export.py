@@ -36,7 +36,10 @@ MARK = '<script type="application/json" id="partwise-export">'
 GRID = 12
 
 NORMS = ("none", "pre", "post")
-INITIALISATIONS = ("fan_in", "normal")
+INITIALISATIONS = ("fan_in", "normal", "gpt2")
+
+# Draws of random numbers that a page can step through.
+SEEDS = (1, 2, 3)
 
 Announce = Callable[[Notice], None]
 
@@ -239,8 +242,17 @@ class Recorder:
 
 
 def _canonical(value: object) -> str:
-    """JSON as the pages name requests by: keys sorted, no spaces."""
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    """JSON as the pages name requests by: keys sorted, no spaces, 2.0 as 2."""
+    return json.dumps(_numbers(value), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+def _numbers(value: Any) -> Any:
+    """`value` with its numbers as JavaScript has them, which knows one kind only."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {name: _numbers(inner) for name, inner in value.items()}
+    return [_numbers(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 # --- What each instrument asks for first ----------------------------------------------------------
@@ -311,10 +323,12 @@ async def _mask(recorder: Recorder, props: Mapping[str, Any]) -> None:
 
 
 async def _perturb(recorder: Recorder, props: Mapping[str, Any]) -> None:
+    """Each token in turn, exchanged for the one that the page proposes."""
     trace = await _trace(recorder)
-    if trace is not None:
-        place = len(trace["tokens"]) // 2
-        token = trace["tokens"][0]["id"]
+    tokens = [] if trace is None else trace["tokens"]
+    for place, here in enumerate(tokens):
+        others = (one for one in tokens if one["id"] != here["id"] and one["text"].strip())
+        token = next(others, tokens[0])["id"]
         sent = {"key": trace["key"], "position": place, "token": token}
         await recorder.post("/api/perturb", sent)
 
@@ -331,6 +345,7 @@ async def _share(recorder: Recorder, props: Mapping[str, Any]) -> None:
 
 
 async def _stacks(recorder: Recorder, props: Mapping[str, Any]) -> None:
+    """Every setting of its switches, at the depth that the page begins with."""
     for residual in (True, False):
         for norm in NORMS:
             for initialisation in INITIALISATIONS:
@@ -339,15 +354,29 @@ async def _stacks(recorder: Recorder, props: Mapping[str, Any]) -> None:
 
 
 async def _norms(recorder: Recorder, props: Mapping[str, Any]) -> None:
-    for seed in range(1, 4):
-        sent = {"texts": 2, "length": 4, "width": 8, "spread": 1, "seed": seed}
-        await recorder.post("/api/labs/norms", sent)
+    for texts in range(1, 5):
+        for seed in SEEDS:
+            sent = {"texts": texts, "length": 4, "width": 8, "spread": 1, "seed": seed}
+            await recorder.post("/api/labs/norms", sent)
 
 
 async def _edges(recorder: Recorder, props: Mapping[str, Any]) -> None:
-    sent = {"model": "tiny", "text": "First Citizen", "layer": 0, "head": 0, "seed": 1}
-    for rate in (0.0, 0.1, 0.2, 0.3, 0.5):
-        await recorder.post("/api/labs/edges", {**sent, "rate": rate})
+    text = str(props.get("text", "First Citizen"))
+    sent = {"model": "tiny", "text": text, "layer": 0, "head": 0}
+    for rate in (0, 0.1, 0.2, 0.3, 0.4, 0.5):
+        for seed in SEEDS:
+            await recorder.post("/api/labs/edges", {**sent, "rate": rate, "seed": seed})
+
+
+async def _races(recorder: Recorder, props: Mapping[str, Any]) -> None:
+    for initialisation in ("fan_in", "normal"):
+        sent = {"initialisation": initialisation, "layers": 48, "steps": 120}
+        await recorder.post("/api/labs/race", sent)
+
+
+async def _thinned(recorder: Recorder, props: Mapping[str, Any]) -> None:
+    sent = {"model": "tiny", "rate": 0.2, "networks": 16, "seed": 1}
+    await recorder.post("/api/labs/thinned", sent)
 
 
 async def _calculator(recorder: Recorder, props: Mapping[str, Any]) -> None:
@@ -379,5 +408,7 @@ ASKED = {
     "Norms": _norms,
     "Perturb": _perturb,
     "Pipeline": _pipeline,
+    "Race": _races,
     "Share": _share,
+    "Subnetworks": _thinned,
 }

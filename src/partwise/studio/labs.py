@@ -26,7 +26,7 @@ from partwise.studio.models import Models
 from partwise.studio.reading import read_text
 from partwise.studio.recent import Recent
 from partwise.studio.state import State
-from partwise.text.prepare import Prepared, prepare
+from partwise.text.prepare import Prepared
 from partwise.training.events import Stepped
 
 Choice = TypeVar("Choice", bound=str)
@@ -196,11 +196,13 @@ class Labs:
                 line = next(lines, None)
 
     def translators(self) -> list[dict[str, Any]]:
-        """The encoder-decoders among the runs."""
+        """The translators among the runs that have learned something."""
         return [
             {"name": run.name, "text": run.text, "parameters": run.parameters}
             for run in list_runs(self._state.root)
-            if run.kind == "translation" and run.problem is None
+            if run.kind == "translation"
+            and run.problem is None
+            and (run.path / "checkpoints" / "last.json").is_file()
         ]
 
     def alignment(self, sent: dict[str, Any]) -> dict[str, Any]:
@@ -223,18 +225,12 @@ class Labs:
         """The text that a model learned.
 
         Raises:
-            TextError: it is gone.
+            RunError: it is gone, or is no longer the one that the model learned.
         """
         run = Run.open(self._models.folder(id))
         known = self._texts.get(run.path)
         if known is None:
-            known = prepare(
-                run.record.text.spec,
-                run.record.data,
-                cache=self._state.cache,
-                tokenizer=run.tokenizer(),
-                offline=True,
-            )
+            known = run.reopen_text(cache=self._state.cache, offline=True)
             self._texts.put(run.path, known)
         return known
 

@@ -20,6 +20,7 @@ from partwise.studio.models import Models
 from partwise.studio.state import State
 from partwise.studio.texts import spec_of
 from partwise.text.config import DataConfig
+from partwise.text.tasks import TASKS
 from partwise.training.config import TrainConfig
 
 COMMAND = """
@@ -59,12 +60,16 @@ LADDER = (
 DATA = ("tokenizer", "validation_fraction", "bpe_vocab_size", "unknown")
 
 
+# Steps of a translator that a page trains, if it does not say how many.
+TRANSLATOR_STEPS = 1500
+
+
 @dataclass(frozen=True)
 class Order:
     """One process to start.
 
     Args:
-        kind: "train", "ladder" or "tiny".
+        kind: "train", "ladder", "translate" or "tiny".
         name: of the run or ladder that it writes.
         folder: where it writes it.
         program: what Python runs.
@@ -91,7 +96,9 @@ def order(state: State, sent: Mapping[str, Any], language: str) -> Order:
     if kind == "train":
         return _resume(state, sent, language) if "resume" in sent else _train(state, sent, language)
     if kind == "ladder":
-        return _ladder(state, sent, language)
+        return ladder(state, sent, language)
+    if kind == "translate":
+        return _translate(state, sent, language)
     raise UsageError("there is no job {name!r}", name=kind)
 
 
@@ -150,11 +157,37 @@ def _resume(state: State, sent: Mapping[str, Any], language: str) -> Order:
     return Order("train", path.name, path, COMMAND, _words(words, language))
 
 
-def _ladder(state: State, sent: Mapping[str, Any], language: str) -> Order:
+def _translate(state: State, sent: Mapping[str, Any], language: str) -> Order:
+    """A translator of one of the tasks whose answers are known."""
+    task, steps = field(sent, "task", str), field(sent, "steps", int, TRANSLATOR_STEPS)
+    if task not in TASKS:
+        raise UsageError(
+            "there is no task {name!r}; there are {known}", name=task, known=", ".join(TASKS)
+        )
+    build(TrainConfig, {"steps": steps})
+    name = _free(state.root, task)
+    words = ["translate", task, "--runs-dir", str(state.root.absolute()), "--name", name]
+    words += [f"--steps={steps}", "--quiet", "--lang", language]
+    return Order("translate", name, state.root / name, COMMAND, tuple(words))
+
+
+def ladder_of(state: State, sent: Mapping[str, Any]) -> tuple[LadderConfig, str]:
+    """The ladder that a page asks for, and the text that it climbs on (see `open_source`).
+
+    Raises:
+        ConfigError: its settings make no sense.
+        UsageError: there is no such text.
+    """
     values = {name: sent[name] for name in LADDER if sent.get(name) is not None}
     config = build(LadderConfig, values)
+    return config, spec_of(state.data / "texts", field(sent, "text", str, "shakespeare"))
+
+
+def ladder(state: State, sent: Mapping[str, Any], language: str) -> Order:
+    """The process of a ladder; see `ladder_of`."""
+    config, spec = ladder_of(state, sent)
+    values = [name for name in LADDER if sent.get(name) is not None]
     text = field(sent, "text", str, "shakespeare")
-    spec = spec_of(state.data / "texts", text)
     usual = cleaned(text.partition(":")[2] or text)
     if config.steps is not None:
         usual += f"-steps-{config.steps}"

@@ -66,27 +66,15 @@ def read_text(text: str, tokenizer: Tokenizer, *, vocab_size: int, most: int) ->
     if whole != text:
         notices.append(Notice("left out: halves of surrogate pairs, which are no characters"))
     text = whole
-    try:
-        read = read_prompt(text, tokenizer, vocab_size=vocab_size, context_length=None)
-    except TextError as error:
-        left_out = error.values["characters"]
-        if not len(tokenizer.encode(text, unknown="skip")):
-            raise TextError(
-                "the tokenizer {name} knows none of these characters: {characters}; type what the "
-                "model has seen",
-                name=tokenizer.name,
-                characters=left_out,
-            ) from error
-        read = read_prompt(
-            text, tokenizer, vocab_size=vocab_size, context_length=None, unknown="skip"
+    read = read_prompt(text, tokenizer, vocab_size=vocab_size, context_length=None, unknown="skip")
+    if text and not len(tokenizer.encode(text, unknown="skip")):
+        raise TextError(
+            "the tokenizer {name} knows none of these characters: {characters}; type what the "
+            "model has seen",
+            name=tokenizer.name,
+            characters=next((one.values["characters"] for one in read.notices), repr(text[:5])),
         )
-        notices.append(
-            Notice(
-                "left out, as the model never saw them: {characters} (tokenizer {name})",
-                characters=left_out,
-                name=tokenizer.name,
-            )
-        )
+    notices += read.notices
     if not text:
         notices.append(Notice("without a text the model reads the token that sampling starts from"))
     ids = read.ids

@@ -4,7 +4,7 @@ import { watch } from "../lib/socket";
 
 export interface Job {
   id: string;
-  kind: "train" | "ladder" | "tiny";
+  kind: "train" | "ladder" | "translate" | "tiny";
   name: string;
   channel: string;
   state: "running" | "done" | "failed" | "stopped";
