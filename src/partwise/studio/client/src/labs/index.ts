@@ -38,7 +38,7 @@ export const LABS: readonly Lab[] = [
     name: "race",
     widget: "Race",
     lesson: "06.7",
-    title: { zh: "前置与后置赛跑", en: "Pre-norm races post-norm" },
+    title: { zh: "pre-norm 与 post-norm 赛跑", en: "Pre-norm races post-norm" },
     question: {
       zh: "只有 LayerNorm 的位置不同，谁学得快？",
       en: "Only the place of LayerNorm differs: who learns faster?",

@@ -6,8 +6,8 @@ export type Initialisation = "fan_in" | "normal" | "gpt2";
 
 export const NORMS: readonly { value: StackNorm; label: Pair }[] = [
   { value: "none", label: { zh: "无归一化", en: "no norm" } },
-  { value: "pre", label: { zh: "前置", en: "pre-norm" } },
-  { value: "post", label: { zh: "后置", en: "post-norm" } },
+  { value: "pre", label: { zh: "pre-norm", en: "pre-norm" } },
+  { value: "post", label: { zh: "post-norm", en: "post-norm" } },
 ];
 
 export const INITIALISATIONS: readonly { value: Initialisation; label: Pair }[] = [

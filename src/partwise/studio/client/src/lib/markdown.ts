@@ -1,8 +1,7 @@
 /**
  * Markdown to HTML with raw HTML off. Formulas become empty elements that hold their LaTeX as data:
- * they are drawn into the document afterwards (`drawn`), so that no style stands in a string.
+ * they are drawn into the document afterwards (`lib/formula`), so that no style stands in a string.
  */
-import katex from "katex";
 import MarkdownIt from "markdown-it";
 
 const markdown = new MarkdownIt({ html: false, linkify: false, typographer: false });
@@ -138,16 +137,4 @@ export function render(source: string, prefix: string): string {
 /** HTML of one line, without a paragraph around it. */
 export function renderInline(source: string): string {
   return markdown.renderInline(source);
-}
-
-/** Draws one formula into an element. A fault in it is shown, not thrown. */
-export function formula(element: HTMLElement, latex: string, display: boolean): void {
-  katex.render(latex, element, { displayMode: display, throwOnError: false, strict: false });
-}
-
-/** Draws every formula that `render` left to be drawn. */
-export function drawn(root: HTMLElement): void {
-  for (const element of root.querySelectorAll<HTMLElement>(".math[data-latex]")) {
-    formula(element, element.dataset["latex"] ?? "", element.classList.contains("display"));
-  }
 }
