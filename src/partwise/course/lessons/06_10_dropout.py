@@ -41,7 +41,7 @@ for name in ("ladder-5", "ladder-6"):
 #
 # How: toss a coin for each number, and with probability $p$ set it to zero; call the coin $m$ (0 or
 # 1). What is kept is divided by $1-p$. That keeps the mean what it was, so that dropout can simply
-# be turned off when the model speaks.
+# be turned off when the model writes.
 
 # %% [formula] inverted
 # latex = 'y = \frac{m \odot x}{1 - p}'

@@ -306,7 +306,7 @@ for g in (c.n_heads, c.key_value_heads):
 weights_bytes = count_parameters(c) * b
 adam_bytes = count_parameters(c) * 16
 print(
-    f"weights to speak with: {weights_bytes / 1e9:.0f} GB; to train: {adam_bytes / 1e9:,.0f} GB"
+    f"weights to generate with: {weights_bytes / 1e9:.0f} GB; to train: {adam_bytes / 1e9:,.0f} GB"
 )
 
 # %% [md zh] memory
@@ -329,7 +329,7 @@ print(
 # - **Training**: each parameter needs a weight of 4 bytes and a gradient of 4; AdamW remembers two
 #   more means of 4 bytes each: 16 in all. Activations kept for the backward pass come on top and
 #   grow with the batch.
-# - **Speaking**: the weights, and the KV cache. The cache grows with the text, which is why in
+# - **Generating**: the weights, and the KV cache. The cache grows with the text, which is why in
 #   Llama 2 70B eight query heads share one head of keys and values: an eighth of the cache.
 #
 # Turn the knobs of the calculator. It does this lesson's arithmetic, only more completely.

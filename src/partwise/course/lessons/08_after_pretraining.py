@@ -49,7 +49,7 @@ for name, D in read.items():
 #
 # 第 6 级的 7.6 看着不少，可那是同样的一百万字符读了 82 遍。
 #
-# **结构上**三者几乎一样：pre-norm 的块、学习到的位置、GELU 或 ReLU。
+# **结构上**前三者几乎一样：pre-norm 的块、学习到的位置、GELU 或 ReLU。
 # 差别在数据、词元和规模。你已经懂了 GPT-3 的结构。
 
 # %% [md en] beside-read

@@ -1,5 +1,6 @@
 /** A model's loss with parts of it silent: asked for one by one, each once. */
 import { ApiError, post, sentence } from "../lib/api";
+import { models } from "../lib/models";
 
 export interface PartOf {
   id: string;
@@ -49,12 +50,14 @@ export class Losses {
     this.known = null;
     this.found = {};
     this.mistake = "";
+    // What was never judged on a text of its own, such as an imported model, has none to be judged on.
+    this.needsText = text !== null || models.list.find((one) => one.id === model)?.val_loss === null;
+    if (text === null && this.needsText) return;
     this.waiting = true;
     try {
       const known = await post<Parts>("/api/parts", this.#body({}), signal.signal);
       if (signal.signal.aborted) return;
       this.known = known;
-      this.needsText = text !== null;
     } catch (error) {
       if (signal.signal.aborted) return;
       if (error instanceof ApiError && error.kind === "text" && text === null) this.needsText = true;

@@ -3,11 +3,13 @@ import type { Token } from "./data";
 
 const SIGNS: Record<string, string> = { " ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍", "\u3000": "□" };
 
-/** A token on the screen: spaces and line ends as signs, lone bytes as numbers. */
+/** A token on the screen: spaces and line ends as signs, lone bytes and control characters as numbers. */
 export function seen(token: Token): string {
   if (token.bytes !== undefined) return `⟨${token.bytes.toUpperCase()}⟩`;
   if (token.text === "") return `#${token.id}`;
-  return token.text.replace(/[ \n\t\r\u3000]/g, (sign) => SIGNS[sign] ?? sign);
+  return token.text
+    .replace(/[ \n\t\r\u3000]/g, (sign) => SIGNS[sign] ?? sign)
+    .replace(/\p{Cc}/gu, (sign) => `⟨${sign.codePointAt(0)!.toString(16).toUpperCase().padStart(2, "0")}⟩`);
 }
 
 /** At most about `most` marks along an axis of `count` places, evenly spread. */
