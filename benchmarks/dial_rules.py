@@ -1,15 +1,15 @@
 """Try what the minutes dial could choose, on texts that it is not judged by.
 
-    python benchmarks/dial_rules.py FOLDER "100 KB" 1 4x96 --set model.dropout=0.2 model.ngram=2
-    python benchmarks/dial_rules.py FOLDER "100 KB" 1 4x96 --share 0.5
+    python benchmarks/dial_rules.py FOLDER "100 KB of plays" 1 4x96 --set model.dropout=0.2
+    python benchmarks/dial_rules.py FOLDER "100 KB of plays" 1 4x96 --share 0.5
     python benchmarks/dial_rules.py FOLDER table
 
-FOLDER is what `recipe_texts.py` wrote. Texts: `100 KB` and `1 MB` are 90,000 and 900,000 characters
-of nine plays that tiny Shakespeare does not hold, `30 MB` is source of the installed packages; each
-is judged by the 60,000 characters behind it. A minute is one of a core: tokens are
-counted that this model trains on in so many seconds of the process, measured before, so that what
-else the machine does changes nothing. `--share` trains on that share of them. Each result is a line
-of `dial-rules.jsonl`; what stands there is not run again.
+FOLDER is what `recipe_texts.py` wrote. Texts are of 90,000, 900,000 or 27 million characters: of
+nine plays that tiny Shakespeare does not hold, or of the Python source of the installed packages;
+each is judged by the 60,000 characters behind it. A minute is one of a core: tokens are counted
+that this model trains on in so many seconds of the process, measured before, so that what else the
+machine does changes nothing. `--share` trains on that share of them. Each result is a line of
+`dial-rules.jsonl`; what stands there is not run again.
 """
 
 import argparse
@@ -31,7 +31,12 @@ from partwise.text.prepare import prepare
 
 OUT = Path(__file__).with_name("dial-rules.jsonl")
 JUDGED = 60_000
-LEARNED = {"100 KB": 90_000, "1 MB": 900_000, "30 MB": 27_000_000}
+LEARNED = {
+    "100 KB of plays": 90_000,
+    "1 MB of plays": 900_000,
+    "1 MB of packages": 900_000,
+    "30 MB of packages": 27_000_000,
+}
 
 
 def source(length: int) -> str:
@@ -52,7 +57,7 @@ def texts(name: str, folder: Path) -> tuple[Path, Path]:
     judged = learned.with_suffix(".validation.txt")
     if not judged.exists():
         length = LEARNED[name]
-        if name == "30 MB":
+        if name.endswith("packages"):
             text = source(length + JUDGED)
         else:
             text = (folder / "plays.txt").read_text("utf-8")[: length + JUDGED]
@@ -68,7 +73,7 @@ def attempt(args: argparse.Namespace) -> dict[str, object]:
     prepared = prepare(str(learned), config, cache=cache_folder(), offline=True)
     facts = facts_of(prepared)
     size = next(size for size in SIZES if str(size) == args.size)
-    begin = changed(member(size, facts.vocab_size, facts.train_tokens), args.set)
+    begin = changed(member(size, facts.vocab_size), args.set)
     began = time.perf_counter()
     speed = speed_of(begin, time.process_time)
     tokens = int(60 * args.minutes * speed * args.share)

@@ -76,7 +76,7 @@ def law_cells() -> list[Cell]:
     """The runs that the law is fitted to, the cheapest first."""
     priced = []
     for size in SIZES:
-        parameters = inner_parameters(member(size, 96, 1).model)
+        parameters = inner_parameters(member(size, 96).model)
         for tokens in TOKENS:
             if 6 * parameters * tokens <= DEAREST:
                 priced += [(parameters * tokens, Cell(text, size, tokens)) for text in TEXTS]
@@ -150,7 +150,7 @@ def take(cell: Cell, clock: Callable[[], float] = time.perf_counter) -> dict[str
         assert cell.size is not None
         size, tokens = cell.size, cell.tokens
         readings = tokens / facts.train_tokens
-        begin = member(size, facts.vocab_size, facts.train_tokens, readings=readings)
+        begin = member(size, facts.vocab_size, readings=readings)
     else:
         assert cell.minutes is not None
         choice = _chosen(cell, facts, 60 * cell.minutes)
@@ -265,7 +265,7 @@ def measure(
 
 
 def points_of(rows: list[dict[str, Any]]) -> list[Point]:
-    """The law's points: all rows whose runs were the family's as it is now."""
+    """The law's points: runs of the family as it is now, and those that say that they are older."""
     return [
         Point(
             row["text"],
@@ -274,27 +274,31 @@ def points_of(rows: list[dict[str, Any]]) -> list[Point]:
             row["text_tokens"],
             row["surprise"],
             row["loss"],
+            "settings" not in row,
         )
         for row in rows
-        if of_family(row)
+        if "settings" not in row or of_family(row)
     ]
 
 
 def of_family(row: dict[str, Any]) -> bool:
     """Whether a run had the settings that the dial would give it today."""
-    if "settings" not in row:
-        return True
     model = row["settings"]["model"]
     begin = member(
         next(size for size in SIZES if str(size) == row["size"]),
         model["vocab_size"],
-        row["text_tokens"],
         readings=row["tokens"] / row["text_tokens"],
     )
     same: bool = row["settings"] == settings_of(begin)
     return same
 
 
+def all_rows(results: Path) -> list[dict[str, Any]]:
+    """The rows of the file and of those beside it whose names begin with its name."""
+    files = sorted(results.parent.glob(f"{results.stem}*.jsonl"))
+    return [row for file in files for row in read(file)]
+
+
 def fitted(results: Path) -> Law:
     """The law of the rows measured so far."""
-    return fit(points_of(read(results)))
+    return fit(points_of(all_rows(results)))

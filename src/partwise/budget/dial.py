@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from partwise.budget.choices import EVALUATED_TOKENS, fit_to_text
-from partwise.budget.family import ENOUGH, SIZES, Size, inner_parameters, member
+from partwise.budget.family import ENOUGH, SIZES, TOO_MANY, Size, inner_parameters, member
 from partwise.budget.law import Law, standing
 from partwise.budget.recipes import Recipe
 from partwise.budget.speed import speed_of
@@ -46,6 +46,9 @@ BESIDES = 0.03
 # A token that is judged costs a third of one that is learned from. The end of a run is judged by
 # at most this share of what it read, and on the way it is judged as often as costs this share.
 JUDGED, LOOKED = 0.1, 0.02
+
+# No run that the dial ends early has fewer steps than these.
+FEWEST_STEPS = 100
 
 # Looks on the way, if they cost no more than that.
 LOOKS = 8
@@ -80,15 +83,22 @@ class Wanted:
 
     def over(self, begin: Recipe, facts: Facts) -> Recipe:
         """A recipe with all that laid over it, and a context that the text can fill."""
-        said = {**self.model, "vocab_size": facts.vocab_size}
-        model = build(ModelConfig, said, begin.model)
-        model, _ = fit_to_text(
-            model, self.model.keys(), facts.train_tokens, facts.validation_tokens
+        model = build(ModelConfig, {**self.model, "vocab_size": facts.vocab_size}, begin.model)
+        alone, _ = fit_to_text(
+            replace(model, ngram=1), self.model.keys(), facts.train_tokens, facts.validation_tokens
         )
-        return Recipe(model, build(TrainConfig, self.train, begin.train))
+        ngram = model.ngram
+        if "ngram" not in self.model:
+            ngram = min(ngram, alone.context_length)
+        return Recipe(replace(alone, ngram=ngram), build(TrainConfig, self.train, begin.train))
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether nothing but the minutes was said to end the run."""
+        return not self.train.keys() & {"steps", "epochs", "tokens"}
 
     def most(self, begin: Recipe, facts: Facts) -> float:
-        """The tokens at which a limit that was said ends the run."""
+        """The tokens at which a limit that was said ends the run, if one was."""
         train = begin.train
         a_step = train.batch_size * begin.model.context_length
         limits = [
@@ -110,8 +120,8 @@ class Choice:
         size: of the model.
         begin: the model and its training, without its minutes.
         tokens: that the run will read.
-        seconds: that it takes.
-        enough: whether the text gives no more in a longer run.
+        seconds: that it takes; all that were given, or fewer where the text gives no more.
+        enough: whether it ends there because the text gives no more.
         loss: what it should reach (nats a token).
         interval: where nine of ten such runs end.
     """
@@ -190,37 +200,39 @@ def choose_size(
 def _promise(
     seconds: float, facts: Facts, size: Size, speed: float, law: Law, wanted: Wanted
 ) -> Choice:
-    plain = wanted.over(member(size, facts.vocab_size, facts.train_tokens), facts)
+    plain = wanted.over(member(size, facts.vocab_size), facts)
     # At the end the model is judged, which takes time of the run.
     judged = min(facts.validation_tokens, EVALUATED_TOKENS) / 3
     read = speed * seconds * (1 - BESIDES)
     read -= min(judged, read * JUDGED / 3)
-    said = wanted.most(plain, facts)
-    most = said if said < float("inf") else ENOUGH * facts.train_tokens
-    tokens, enough = min(read, most), most < min(read, said)
+    a_step = plain.train.batch_size * plain.model.context_length
     # The first step is taken in any case.
-    tokens = max(tokens, plain.train.batch_size * plain.model.context_length)
+    tokens = max(a_step, min(read, wanted.most(plain, facts)))
+    # A run that could read only a little more reads all it can: no speed is foretold exactly, and
+    # one that its minutes end before its tokens do would end while its rate is high.
+    most = max(ENOUGH * facts.train_tokens, FEWEST_STEPS * a_step)
+    enough = wanted.unlimited and tokens > most * TOO_MANY / ENOUGH
+    if enough:
+        tokens = most
     readings = tokens / facts.train_tokens
-    begin = member(size, facts.vocab_size, facts.train_tokens, readings=readings)
-    begin = wanted.over(_looked_at(begin, tokens, facts), facts)
-    parameters = inner_parameters(begin.model)
-    loss = law.loss(parameters, tokens, facts.train_tokens, facts.surprise)
+    begin = member(size, facts.vocab_size, readings=readings)
+    train = replace(begin.train, tokens=round(tokens) if enough else None)
+    begin = wanted.over(Recipe(begin.model, _looked_at(train, tokens, a_step, facts)), facts)
+    loss = law.loss(inner_parameters(begin.model), tokens, facts.train_tokens, facts.surprise)
     took = seconds * tokens / read if enough else seconds
     return Choice(size, begin, tokens, took, enough, loss, law.interval(loss))
 
 
-def _looked_at(begin: Recipe, tokens: float, facts: Facts) -> Recipe:
+def _looked_at(train: TrainConfig, tokens: float, a_step: int, facts: Facts) -> TrainConfig:
     """The training with evaluations that cost little of its time."""
-    a_step = begin.train.batch_size * begin.model.context_length
-    most = min(EVALUATED_TOKENS, int(JUDGED * tokens) + begin.model.context_length)
+    most = min(EVALUATED_TOKENS, max(round(JUDGED * tokens), a_step))
     judged = min(facts.validation_tokens, most)
     every = max(tokens / LOOKS, judged / 3 / LOOKED) / a_step
-    train = replace(
-        begin.train,
+    return replace(
+        train,
         eval_every=max(1, round(min(every, 1e9))),
         eval_tokens=None if judged == facts.validation_tokens else judged,
     )
-    return Recipe(begin.model, train)
 
 
 def turn(
@@ -268,7 +280,9 @@ def turn(
     choose_size(max(end - from_here, least), facts, measured(), law, wanted)
     # Again, as there is less time now than when the first size was tried.
     choice = choose_size(max(end - clock(), least), facts, tried, law, wanted)
-    train = replace(choice.begin.train, minutes=round(choice.seconds / 60, 3))
+    # A run that ends earlier has all of its time, should the machine slow down.
+    left = max(end - clock(), least)
+    train = replace(choice.begin.train, minutes=round(left / 60, 3))
     return Turned(
         str(choice.size), Recipe(choice.begin.model, train), about(choice, facts, minutes)
     )
@@ -289,7 +303,7 @@ def speeds(
         clock: seconds.
     """
     for size in sizes:
-        begin = member(size, facts.vocab_size, facts.train_tokens)
+        begin = member(size, facts.vocab_size)
         yield size, speed_of(wanted.over(begin, facts), clock)
 
 

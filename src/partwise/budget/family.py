@@ -50,16 +50,11 @@ SIZES = (
     Size(12, 768, 8),
 )
 
-# Readings of the text from which a run is held against learning by heart, and how.
-FEW, MANY = 4.0, 12.0
-SOME_DROPOUT, MUCH_DROPOUT = 0.1, 0.2
-
-# Readings after which a text gives no more.
-ENOUGH = 40.0
-
-# Tables of n-grams for texts of so many tokens: what a short text says of long stretches is true
-# of that text alone.
-NGRAMS = ((300_000, 2), (3_000_000, 4), (10**18, 4))
+# Tables of n-grams make the first readings of a text worth much, and soon have it by heart: after
+# so many readings a run ends that has time for more than so many others; one that is told to read
+# on does so without tables, and with dropout.
+ENOUGH, TOO_MANY = 4.0, 5.0
+TABLES, DROPOUT = 4, 0.2
 
 # Fields of the training that change no weight: how long it is, where it runs, what is told of it.
 BESIDE_THE_POINT = frozenset(
@@ -87,16 +82,15 @@ BESIDE_THE_POINT = frozenset(
 )
 
 
-def member(size: Size, vocab_size: int, text_tokens: int, *, readings: float = 1.0) -> Recipe:
+def member(size: Size, vocab_size: int, *, readings: float = 1.0) -> Recipe:
     """The model of that size, and how it is trained; for how long is left open.
 
     Args:
         size: one of `SIZES`, or another.
         vocab_size: different tokens of the text.
-        text_tokens: tokens of its training part.
-        readings: how often that is read.
+        readings: how often it is read.
     """
-    dropout = 0.0 if readings <= FEW else SOME_DROPOUT if readings <= MANY else MUCH_DROPOUT
+    by_heart = readings > TOO_MANY
     model = ModelConfig(
         vocab_size=vocab_size,
         context_length=128,
@@ -112,10 +106,10 @@ def member(size: Size, vocab_size: int, text_tokens: int, *, readings: float = 1
         norm_bias=False,
         position="rotary",
         rope_base=1000.0,
-        dropout=dropout,
+        dropout=DROPOUT if by_heart else 0.0,
         attention_dropout=0.0,
         tie_embeddings=False,
-        ngram=next(ngram for most, ngram in NGRAMS if text_tokens <= most),
+        ngram=1 if by_heart else TABLES,
         ngram_rows=16384,
         embedding_shortcut=True,
         initialisation="zero_projection",

@@ -43,6 +43,8 @@ class Point:
         text_tokens: U, of the training part.
         surprise: of the text (nats a token).
         loss: of the validation part at the run's end (nats a token).
+        earlier: whether it was a run of an earlier form of the family, which says how sizes and
+            lengths compare, and nothing of how low today's runs come.
     """
 
     text: str
@@ -51,6 +53,7 @@ class Point:
     text_tokens: int
     surprise: float
     loss: float
+    earlier: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class Law:
         floor, model, model_power, data, data_power, repeats: see above; `repeats` is r.
         spread: deviation of a text's runs from the law, as a share of the loss.
         between: deviation of the texts from what their surprise foretells, as a share of the loss.
-        runs: how many it was fitted to.
+        runs: how many it was fitted to, earlier ones among them.
     """
 
     floor: float
@@ -100,17 +103,19 @@ def fit(points: Sequence[Point]) -> Law:
 
     Powers and repeats are those of a grid. The floor and both factors, none of which may be below
     zero, follow from them, and so does a factor for each text: what its surprise does not foretell.
+    The factors of today's texts have a mean of one; an earlier form's texts have their own.
 
     Args:
-        points: of two sizes and three lengths at least.
+        points: of two sizes and three lengths at least, today's among them.
     """
     import numpy as np
 
     losses = np.array([point.loss for point in points])
     hard = np.array([point.surprise for point in points])
     sizes = np.array([point.parameters for point in points], float)
-    texts = sorted({point.text for point in points})
-    text = np.array([texts.index(point.text) for point in points])
+    texts = sorted({(point.earlier, point.text) for point in points})
+    text = np.array([texts.index((point.earlier, point.text)) for point in points])
+    today = [number for number, (earlier, _) in enumerate(texts) if not earlier]
     best: tuple[float, Any, Any, Any] | None = None
     for model_power, data_power, repeats in itertools.product(_POWERS, _POWERS, _REPEATS):
         worth = np.array([worth_of(p.tokens, p.text_tokens, repeats) for p in points])
@@ -123,7 +128,7 @@ def fit(points: Sequence[Point]) -> Law:
             for number in range(len(texts)):
                 mine = shares[text == number]
                 own[number] = mine.sum() / np.square(mine).sum()
-            own /= np.exp(np.log(np.abs(own)).mean())
+            own /= np.exp(np.log(np.abs(own[today])).mean())
         off = float(np.square(shares * own[text] - 1).sum())
         if (factors >= 0).all() and (best is None or off < best[0]):
             best = off, factors, own, (model_power, data_power, repeats)
@@ -139,9 +144,16 @@ def fit(points: Sequence[Point]) -> Law:
         data_power=data_power,
         repeats=repeats,
         spread=math.sqrt(off / freedom),
-        between=float(np.std(own, ddof=1)) if len(texts) > 1 else 0.0,
+        between=_between([own[today], np.delete(own, today)]),
         runs=len(points),
     )
+
+
+def _between(forms: Sequence[Any]) -> float:
+    """Deviation of the texts' factors from the mean of those of the same form."""
+    off = [sum((factor / form.mean() - 1) ** 2 for factor in form) for form in forms if len(form)]
+    freedom = sum(max(0, len(form) - 1) for form in forms)
+    return math.sqrt(sum(off) / freedom) if freedom else 0.0
 
 
 def standing() -> Law:
