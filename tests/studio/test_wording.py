@@ -15,7 +15,7 @@ from partwise.text.char import CharTokenizer
 from studio.live import running
 
 SOURCE = Path(partwise.__file__).parent
-FLAG = re.compile(r"(?:^|[\s(`])--[a-z]")
+FLAG = re.compile(r"(?:^|[\s(`])--[a-z]|set head_dim|另设 head_dim")
 
 # Nothing of these reaches a page: what is said in the terminal alone, or read in a file.
 TERMINAL = (

@@ -1,4 +1,4 @@
-"""What a page says where a terminal would name a flag: the control of the page, or no flag at all.
+"""What a page says where a terminal would name a flag: a control of the page, or none at all.
 
 Messages are written where they are met, and there the command line is what most readers have.
 `PAGES` is laid over them for all that the studio answers and all that its jobs say.
@@ -10,6 +10,12 @@ from partwise.messages import Notice
 _LATER: dict[str, object] = {}
 
 _WORDS = {
+    # No page has a control for it.
+    "d_model={d_model} is not divisible by n_heads={n_heads}; n_heads {choices} would do, or set "
+    "head_dim": Notice(
+        "d_model={d_model} is not divisible by n_heads={n_heads}; n_heads {choices} would do",
+        **_LATER,
+    ),
     "the tokenizer {name} does not know {characters}; use other characters, or --unknown skip "
     "to leave them out": Notice(
         "the tokenizer {name} does not know {characters}; use other characters, or switch on that "

@@ -9,6 +9,7 @@ from typing import Any
 
 from partwise.course.cells import Code, Lesson, Quiz
 from studio.browser.conftest import Journey
+from studio.live import PATIENCE as SECONDS
 
 # Where the focus is, and what is wrong with it there.
 HERE = """() => {
@@ -51,7 +52,21 @@ HERE = """() => {
   };
 }"""
 
+# Whether a cell has run, from the moment that it is watched: it may be over before one looks.
+WATCH = """log => {
+  let begun = false;
+  window.ran = new Promise(resolve => new MutationObserver((_, observer) => {
+    if (log.getAttribute('aria-busy') === 'true') begun = true;
+    else if (begun) { observer.disconnect(); resolve(true); }
+  }).observe(log, {attributes: true, attributeFilter: ['aria-busy']}));
+}"""
+RAN = """(_, most) => Promise.race(
+  [window.ran, new Promise(resolve => setTimeout(() => resolve(false), most))])"""
+
 Place = dict[str, Any]
+
+# A busy machine may take long (milliseconds).
+PATIENCE = 1000 * SECONDS
 
 # More stops than any page has.
 MOST = 400
@@ -109,6 +124,7 @@ class Learner:
     def lesson(self, lesson: Lesson) -> list[str]:
         """Everything in a lesson, from the focus on to the end of the page; the cells met."""
         self.number, self.stops = lesson.number, 0
+        self.page.locator("aside button:enabled").first.wait_for()
         parts = {cell.id: cell for cell in lesson.cells if isinstance(cell, Code | Quiz)}
         met: list[str] = []
         while True:
@@ -150,15 +166,10 @@ class Learner:
 
     def run(self, id: str) -> None:
         """Run by Ctrl+Enter and wait for the end."""
-        section = self.section(id)
-        runs = section.locator("[aria-busy=true]")
+        log = self.section(id).locator("[role=log]")
+        log.evaluate(WATCH)
         self.page.keyboard.press("Control+Enter")
-        # It begins at once; what is over before it was seen is over all the same.
-        try:
-            runs.wait_for(state="attached", timeout=1500)
-        except Exception:
-            assert not runs.count()
-        runs.wait_for(state="detached")
+        assert log.evaluate(RAN, PATIENCE), f"{id} does not run to its end: {self.said(id)}"
 
     def passed(self, id: str, expected: bool) -> None:
         """What the check said."""

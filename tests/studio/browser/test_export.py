@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from partwise.course import catalogue
+from partwise.course.cells import Widget
 from partwise.errors import UsageError
 from partwise.studio.export import MARK, export
 from partwise.studio.state import State
 from studio.browser.conftest import Journey
 
 # What a page says where something was not recorded.
-NEEDS = "需要运行中的 `partwise studio`"
+NEEDS = "这一部分要在 partwise studio 里才能用"
 
 
 @contextmanager
@@ -85,3 +86,52 @@ def test_exported_lessons_work_without_a_server_of_ours(
     with pytest.raises(UsageError, match="not empty"):
         export(other, state)
     assert (other / "note.txt").read_text(encoding="utf-8") == "mine"
+
+
+def test_every_control_of_an_exported_lab_does_something_or_is_off(
+    tiny: Path, browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each that is on is used, and never answers that it needs a studio."""
+    chosen = tuple(one for one in catalogue.lessons() if one.number in ("06.6", "06.11"))
+    monkeypatch.setattr(catalogue, "lessons", lambda: chosen)
+
+    async def nothing(lesson: Any, state: Any) -> dict[str, Any]:
+        return {}
+
+    # What cells show is the other test's matter.
+    monkeypatch.setattr("partwise.studio.export.shown", nothing)
+    state = State(root=tmp_path / "runs", data=tmp_path / "home", language="zh")
+    state.port = 1
+    folder = tmp_path / "site"
+    with ThreadPoolExecutor(1) as beside:
+        beside.submit(export, folder, state).result()
+    with shown(folder) as address:
+        context = browser.new_context(locale="zh-CN", reduced_motion="reduce")
+        journey = Journey(context.new_page(), None)  # type: ignore[arg-type]
+        page = journey.page
+        used = 0
+        for one in chosen:
+            page.goto(f"{address}/{one.number}.html")
+            page.wait_for_selector("main h1")
+            for widget in one.cells:
+                if not isinstance(widget, Widget) or widget.name not in ("Norms", "Alignment"):
+                    continue
+                lab = page.locator(f"[id='cell-{widget.id}']")
+                lab.scroll_into_view_if_needed()
+                lab.locator("section").first.wait_for()
+                page.wait_for_timeout(500)
+                assert "导出的静态页面" in lab.inner_text() or "导出的页面" in lab.inner_text()
+                for slider in lab.locator("input[type=range]:enabled").all():
+                    for key in ("Home", "End"):
+                        slider.press(key)
+                        page.wait_for_timeout(300)
+                        used += 1
+                        assert NEEDS not in lab.inner_text()
+                for _ in range(4):
+                    for button in lab.locator(".controls button:enabled").all():
+                        button.click()
+                        page.wait_for_timeout(300)
+                        used += 1
+                        assert NEEDS not in lab.inner_text()
+        assert used >= 6
+        journey.end()

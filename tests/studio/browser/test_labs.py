@@ -1,0 +1,66 @@
+"""The labs and the ladder in a real browser: what a page shows of a mistake, of time, of a job."""
+
+import re
+
+from studio.browser.conftest import Journey
+
+# 100 steps take ten seconds, and minutes on a machine with much else to do (milliseconds).
+TRAINING = 400_000
+
+
+def test_the_calculator_keeps_its_figures_and_marks_the_field(journey: Journey) -> None:
+    page = journey.page
+    journey.open("/calculator")
+    exact = page.locator("dl .main dd").first
+    exact.wait_for()
+    before = exact.inner_text()
+    heads = page.get_by_label("h：头数")
+    heads.focus()
+    page.keyboard.press("ArrowRight")
+    alert = page.get_by_role("alert")
+    alert.wait_for()
+    said = alert.inner_text()
+    assert "宽度 d_model=768" in said and "头数 n_heads=13" in said and "head_dim" not in said
+    assert exact.inner_text() == before
+    assert heads.get_attribute("aria-invalid") == "true"
+    assert page.get_by_label("上下文（词元）").get_attribute("aria-invalid") is None
+    journey.accessible("with a mistake")
+    page.keyboard.press("ArrowLeft")
+    alert.wait_for(state="detached")
+    assert heads.get_attribute("aria-invalid") is None
+    page.get_by_label("词表").fill("")
+    alert.wait_for()
+    assert "词表 vocab_size" in alert.inner_text() and exact.inner_text() == before
+    # The browser says in its console what the page says in words.
+    journey.wrong = [one for one in journey.wrong if "422" not in one]
+
+
+def test_the_ladder_says_its_text_its_time_and_its_order(journey: Journey) -> None:
+    page = journey.page
+    journey.open("/ladder")
+    facts = page.locator(".facts")
+    facts.get_by_text("不是同一份文本").wait_for()
+    facts.get_by_text(re.compile("要训练 5 个模型，每次 .* 个，在这台机器上大约要")).wait_for()
+    facts.get_by_text("先训练最费时的（第 4 级）").wait_for()
+    journey.accessible()
+    rungs = page.locator("ol").last.inner_text()
+    assert "残差连接" in rungs and "n_heads）：1 → 4" in rungs and "without" not in rungs
+
+
+def test_a_translator_is_trained_and_used_on_the_page(journey: Journey) -> None:
+    page = journey.page
+    journey.open("/labs/alignment")
+    page.get_by_text("还没有翻译模型").wait_for()
+    journey.accessible("before")
+    steps = page.get_by_label("步数")
+    steps.focus()
+    page.keyboard.press("Home")
+    page.get_by_role("button", name="开始训练").click()
+    page.get_by_role("progressbar").wait_for()
+    source = page.get_by_label("原文")
+    source.wait_for(timeout=TRAINING)
+    assert source.input_value() == "partwise"
+    page.get_by_role("button", name="翻译", exact=True).click()
+    page.locator(".written").wait_for()
+    page.locator("canvas").first.wait_for()
+    journey.accessible("after")
