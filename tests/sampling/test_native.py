@@ -20,7 +20,7 @@ from partwise.sampling.choose import choose
 from partwise.sampling.config import SampleConfig
 from partwise.sampling.generate import complete, generate
 from partwise.sampling.library import library
-from partwise.sampling.native import _KNOWN, NativeStep, Pace, is_plain
+from partwise.sampling.native import _KNOWN, NativeStep, Pace, Way, is_plain
 from partwise.text.char import CharTokenizer
 
 LETTERS = "\nabcdefghij"
@@ -83,12 +83,42 @@ def test_threads_share_the_rows_and_change_nothing(compiled: Path) -> None:
     for threads in (1, 2, 5):
         cache = model.new_cache(2)
         step = NativeStep(compiled, model, cache, SampleConfig(count=2), 11, None)
-        step.pace = Pace(threads)
-        assert step.pace.threads == threads
+        step.pace = Pace([Way(threads, guessing=False)])
         said.append(step(torch.tensor([[1], [2]]), torch.rand(60, 2, generator=seeded())))
     assert torch.equal(said[0], said[1])
     assert torch.equal(said[0], said[2])
     assert len(set(said[0].flatten().tolist())) > 3
+
+
+@needs_compiler
+@pytest.mark.parametrize("bfloat16", [False, True])
+@pytest.mark.parametrize("ngram", [1, 3])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_guesses_come_true_and_change_nothing(
+    compiled: Path, bfloat16: bool, ngram: int, threads: int
+) -> None:
+    config = ModelConfig(
+        vocab_size=11,
+        n_layers=2,
+        d_model=72,
+        n_heads=3,
+        context_length=400,
+        position="rotary",
+        ngram=ngram,
+    )
+    model, _ = made(config)
+    said, caches = [], []
+    sampling = SampleConfig(temperature=0.5, repetition_penalty=1.01)
+    for guessing in (False, True):
+        seen = torch.zeros(1, 11, dtype=torch.bool)
+        cache = model.new_cache(1)
+        step = NativeStep(compiled, model, cache, sampling, 11, seen, bfloat16=bfloat16)
+        step.pace = Pace([Way(threads, guessing)])
+        said.append(step(torch.tensor([[1]]), torch.rand(380, 1, generator=seeded())))
+        caches.append([tensor[:, :, :380] for tensor in (*cache.keys, *cache.values)])
+    assert torch.equal(*said)
+    assert all(map(torch.equal, *caches))
+    assert max(step._guesses.right) > 0.6, "no guess came true, so nothing was tried"
 
 
 def seeded() -> torch.Generator:
@@ -260,13 +290,16 @@ def test_a_library_that_may_not_be_loaded_is_done_without(
     assert len("".join(piece.text for piece in pieces)) == 20
 
 
-def test_threads_follow_what_is_faster_now() -> None:
-    pace, taken = Pace(4), []
-    for call in range(60):
-        taken.append(pace.threads)
-        busy = call >= 30
-        pace.took(taken[-1], {4: 5.0 if busy else 1.0, 1: 2.0}[taken[-1]])
-    assert taken[:10] == [4, 1, *[4] * 8]
-    assert taken[35:45] == [1] * 10
-    assert 4 in taken[45:]
-    assert {Pace(1).threads} == {1}
+def test_the_way_that_is_faster_now_is_taken() -> None:
+    many, one = Way(4, guessing=False), Way(1, guessing=False)
+    pace, taken = Pace([many, one]), []
+    for call in range(120):
+        taken.append(pace.way)
+        slow = call >= 60 or call == 20  # once by chance, then for good
+        pace.took(taken[-1], {many: 5.0 if slow else 1.0, one: 2.0}[taken[-1]])
+    assert taken[:6] == [many, one] * 3
+    assert taken[6:16] == [many] * 10
+    assert taken[17:30] == [many] * 13
+    assert taken[70:80] == [one] * 10
+    assert many in taken[80:]
+    assert Pace([one]).way == one

@@ -16,11 +16,10 @@ from partwise.storage import cache_folder, write_atomic
 SOURCE = Path(__file__).with_name("step.c")
 COMPILERS = ("cc", "gcc", "clang")
 
-# Sums may be taken in any order, and nothing asks for floating-point traps; what is not a number
-# stays so.
+# Nothing asks for floating-point traps or the sign of a zero; sums keep the order of the source.
 _FLAGS = (
     *("-std=gnu11", "-O3", "-fPIC", "-shared", "-pthread"),
-    *("-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno"),
+    *("-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno"),
 )
 
 # The first set that a compiler takes: this very processor with its longest vectors, or any.
@@ -91,7 +90,9 @@ def _folder() -> Path:
 def _beginning() -> str:
     """Of the file's name: another source or processor has another file."""
     here = [platform.system(), platform.machine(), cpu_model(), _FLAGS, _TARGETS]
-    return f"sample-{_digest(json.dumps(here).encode('utf-8') + SOURCE.read_bytes())}"
+    sources = [*sorted(SOURCE.parent.glob("*.h")), SOURCE]
+    code = b"".join(path.read_bytes() for path in sources)
+    return f"sample-{_digest(json.dumps(here).encode('utf-8') + code)}"
 
 
 def _digest(data: bytes) -> str:

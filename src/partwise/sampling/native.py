@@ -8,8 +8,11 @@ its cache.
 import ctypes
 import math
 import time
-from dataclasses import fields
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -25,6 +28,10 @@ from partwise.sampling.config import SampleConfig
 _INT, _REAL, _FLOAT, _PLACE = ctypes.c_int64, ctypes.c_double, ctypes.c_float, ctypes.c_void_p
 _ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "relu2", "swiglu")
 _NORMS = ("none", "layernorm", "rmsnorm", "batchnorm")
+_ORDERS, _PLACES = 4, 8192  # as in guesses.h
+
+# Columns of a bfloat16 matrix that lie in pairs, see products.h.
+_BLOCK = 32
 
 
 class _Matrix(ctypes.Structure):
@@ -70,6 +77,14 @@ class _Choice(ctypes.Structure):
     ]
 
 
+class _Guesses(ctypes.Structure):
+    _fields_ = [
+        ("next", ctypes.c_int32 * _PLACES * _ORDERS),
+        ("last", ctypes.c_int32 * _ORDERS),
+        ("right", _FLOAT * _ORDERS),
+    ]
+
+
 class NativeStep:
     """Tokens of B texts, many a call, by the compiled step.
 
@@ -95,7 +110,7 @@ class NativeStep:
         bfloat16: bool = False,
     ) -> None:
         self._run = ctypes.CDLL(str(library)).partwise_run
-        self._run.argtypes = [_PLACE, _PLACE, _INT, _INT, _INT, _PLACE, _PLACE, _PLACE]
+        self._run.argtypes = [*[_PLACE] * 3, *[_INT] * 3, *[_PLACE] * 3]
         # Whatever a pointer leads to is kept here for as long as the step is.
         self._kept: list[object] = [seen]
         self._bfloat16 = bfloat16
@@ -112,9 +127,14 @@ class NativeStep:
             seen=None if seen is None else seen.data_ptr(),
         )
         self._model = self._described(model)
+        # What was met before is likely to come true from the start; how likely is soon known.
+        self._guesses = _Guesses(right=(_FLOAT * _ORDERS)(*[0.5] * _ORDERS))
         # A thread for each megabyte: those of a smaller model would wait for each other.
         share = sum(weight.nbytes for weight in model.parameters()) // (1 << 20)
-        self.pace = Pace(max(1, min(torch.get_num_threads(), share)))
+        threads = sorted({max(1, min(torch.get_num_threads(), share)), 1}, reverse=True)
+        # In a ring a guess would take the place of a token that is still in sight.
+        guesses = (True, False) if cache.batch_size == 1 and not cache.ring else (False,)
+        self.pace = Pace([Way(number, guessing) for number in threads for guessing in guesses])
 
     def __call__(self, new: Tensor, uniforms: Tensor) -> Tensor:
         """Read `new`, choose what follows, read that, and so on.
@@ -128,15 +148,17 @@ class NativeStep:
             has the keys and values of `new` and of all but the last of them, and is not yet told.
         """
         steps = len(uniforms)
-        recent = torch.cat((self._cache.recent, new), dim=1).contiguous()  # (B, ngram)
+        # The last column is room for a guess.
+        recent = torch.cat((self._cache.recent, new, new), dim=1).contiguous()  # (B, ngram + 1)
         uniforms = uniforms.contiguous()
         chosen = torch.empty(uniforms.shape, dtype=torch.int64)
-        threads = self.pace.threads
+        way = self.pace.way
         began = time.perf_counter()
         if self._run(
             ctypes.byref(self._model),
             ctypes.byref(self._choice),
-            threads,
+            ctypes.byref(self._guesses) if way.guessing else None,
+            way.threads,
             self._cache.length,
             steps,
             recent.data_ptr(),
@@ -144,7 +166,7 @@ class NativeStep:
             chosen.data_ptr(),
         ):
             raise MemoryError
-        self.pace.took(threads, (time.perf_counter() - began) / steps)
+        self.pace.took(way, (time.perf_counter() - began) / steps)
         return chosen
 
     def _described(self, model: GPT) -> _Model:
@@ -220,7 +242,10 @@ class NativeStep:
         weight: Tensor = part.weight.detach()
         rows, columns = weight.shape
         if self._bfloat16:
-            weight = weight.bfloat16()
+            pairs = columns // _BLOCK * _BLOCK
+            halves = weight[:, :pairs].bfloat16().reshape(rows, -1, 2, _BLOCK // 2)
+            paired = halves.transpose(-1, -2).reshape(rows, pairs)
+            weight = torch.cat((paired, weight[:, pairs:].bfloat16()), dim=1)
         return _Matrix(self._place(weight), self._place(part.bias), rows, columns)
 
     def _norm(self, part: Any) -> _Norm:
@@ -246,31 +271,51 @@ class NativeStep:
         return tensor.data_ptr()
 
 
-class Pace:
-    """How many threads to take: all, or one where the others are kept waiting by other work.
+@dataclass(frozen=True)
+class Way:
+    """How a call of the step goes about it; the tokens are the same.
 
-    It changes no number: a row of a matrix is summed up by one thread, whichever.
+    A row of a matrix is summed up by one thread, whichever, and in one order, whatever else is read
+    in the same pass.
 
     Args:
-        most: threads there are.
+        threads: that share the rows of each matrix.
+        guessing: read a guess of the next token along with the newest (see `guesses.h`).
     """
 
-    # One call in this many tries the other way, in case the machine has become free or busy.
-    AGAIN = 16
+    threads: int
+    guessing: bool
 
-    def __init__(self, most: int) -> None:
-        self._seconds = dict.fromkeys((most, 1), 0.0)
+
+class Pace:
+    """The fastest way at the moment: another work may keep threads waiting, a text defy guesses.
+
+    Every way is tried three times, then the fastest by the median of its last calls is taken; one
+    call in sixteen tries another, in case the machine or the text has changed.
+
+    Args:
+        ways: to choose from.
+    """
+
+    TRIALS, AGAIN, REMEMBERED = 3, 16, 5
+
+    def __init__(self, ways: Sequence[Way]) -> None:
+        self._seconds = {way: deque[float](maxlen=self.REMEMBERED) for way in ways}
         self._calls = 0
 
     @property
-    def threads(self) -> int:
-        """For the next call; what was never tried comes first."""
-        best, *others = sorted(self._seconds, key=self._seconds.__getitem__)
-        return others[0] if others and self._calls % self.AGAIN == self.AGAIN - 1 else best
+    def way(self) -> Way:
+        """For the next call."""
+        tried = min(self._seconds, key=lambda way: len(self._seconds[way]))
+        if len(self._seconds[tried]) < self.TRIALS:
+            return tried
+        best, *others = sorted(self._seconds, key=lambda way: median(self._seconds[way]))
+        turn, now = divmod(self._calls, self.AGAIN)
+        return others[turn % len(others)] if others and not now else best
 
-    def took(self, threads: int, seconds: float) -> None:
-        """A token took this long with so many threads."""
-        self._seconds[threads] = seconds
+    def took(self, way: Way, seconds: float) -> None:
+        """A token took this long."""
+        self._seconds[way].append(seconds)
         self._calls += 1
 
 

@@ -1,8 +1,9 @@
 /* A GPT says token after token: the model's forward pass for one token a text, and the choice.
 
-   The same arithmetic as the model's own, in float32, on the same cache of keys and values. A token
+   The same arithmetic as the model's own, in float32, on the same cache of keys and values. A pass
    costs one reading of all weights, so nothing here does more than keep up with the memory; several
-   threads share the rows of each matrix, and meet before what they computed is read.
+   threads share the rows of each matrix, and meet before what they computed is read. A text alone
+   may read a guess of its next token in the same pass (guesses.h).
 
    `native.py` fills these structures; their fields are the same, in the same order. */
 
@@ -15,11 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct {
-    const void *weights; /* (rows, columns), float32 or bfloat16; NULL: there is no such matrix */
-    const float *bias;   /* (rows) or NULL */
-    int64_t rows, columns;
-} Matrix;
+#include "choice.h"
+#include "guesses.h"
+#include "products.h"
 
 typedef struct {
     const float *weight; /* NULL: there is no such norm */
@@ -53,20 +52,16 @@ typedef struct {
 } Model;
 
 typedef struct {
-    int64_t choices; /* tokens that may be chosen, the first of the vocabulary */
-    int64_t greedy, top_k; /* top_k 0: all */
-    double temperature, top_p, min_p, penalty; /* top_p 1, min_p 0, penalty 1: off */
-    uint8_t *seen; /* (texts, choices), for the penalty */
-} Choice;
-
-typedef struct {
     const Model *model;
     const Choice *choice;
-    int64_t position, steps;
-    int64_t *recent;       /* (texts, ngram): the last tokens, the newest is read next; -1: none */
+    Guesses *guesses; /* NULL: nothing is guessed; only for a text alone, and not in a ring */
+    int64_t position; /* of the newest token */
+    int64_t done, steps;
+    int64_t rows;   /* tokens that a pass reads: one a text, or the newest and a guess */
+    int64_t *recent; /* (texts, ngram + 1): the last tokens, -1: none; the newest; room for a guess */
     const float *uniforms; /* (steps, texts) */
     int64_t *chosen;       /* (steps, texts) */
-    float *qkv, *mixed, *joined, *inner, *added, *logits; /* shared; (texts, …) each */
+    float *qkv, *mixed, *joined, *inner, *added, *logits; /* shared; (rows, …) each */
     int64_t threads;
     _Atomic int64_t begun, arrived, phase;
 } Run;
@@ -88,47 +83,10 @@ static void meet(Run *run) {
 
 static int64_t share(int64_t rows, int64_t rank, int64_t threads) { return rows * rank / threads; }
 
-/* --- Products ------------------------------------------------------------------------------- */
-
-static inline float wide(uint16_t number) {
-    union { uint32_t bits; float value; } both;
-    both.bits = (uint32_t)number << 16;
-    return both.value;
-}
-
-/* Sums of w[i] * x[i], many at once, with the memory asked for 2 KB ahead: left to itself it comes
-   a fifth slower. */
-#define DOT(name, number, value)                                                          \
-    static float name(const number *restrict w, const float *restrict x, int64_t n) {     \
-        enum { LINE = 64 / sizeof(number), AHEAD = 2048 / sizeof(number) };               \
-        float parts[64] = {0}, sum = 0;                                                   \
-        int64_t i = 0;                                                                    \
-        for (; i + 64 <= n; i += 64) {                                                    \
-            for (int64_t j = 0; j < 64; j += LINE) __builtin_prefetch(w + i + AHEAD + j); \
-            for (int64_t j = 0; j < 64; j++) parts[j] += value(w[i + j]) * x[i + j];      \
-        }                                                                                 \
-        for (; i < n; i++) sum += value(w[i]) * x[i];                                     \
-        for (int64_t j = 0; j < 64; j++) sum += parts[j];                                 \
-        return sum;                                                                       \
-    }
-#define SAME(x) (x)
-DOT(dot, float, SAME)
-DOT(dot_bfloat16, uint16_t, wide)
-
-/* y = x Wᵀ + bias, for this thread's rows of W; x (texts, columns), y (texts, rows). */
+/* y = x W^T + bias, for this thread's rows of W. */
 static void multiply(const Run *run, int64_t rank, const Matrix *m, const float *x, float *y) {
-    const Model *model = run->model;
-    int64_t n = m->columns, end = share(m->rows, rank + 1, run->threads);
-    for (int64_t row = share(m->rows, rank, run->threads); row < end; row++) {
-        float bias = m->bias ? m->bias[row] : 0;
-        for (int64_t text = 0; text < model->texts; text++) {
-            const float *of = x + text * n;
-            float sum = model->bfloat16
-                ? dot_bfloat16((const uint16_t *)m->weights + row * n, of, n)
-                : dot((const float *)m->weights + row * n, of, n);
-            y[text * m->rows + row] = sum + bias;
-        }
-    }
+    product(m, run->model->bfloat16, x, y, run->rows, share(m->rows, rank, run->threads),
+            share(m->rows, rank + 1, run->threads));
 }
 
 /* --- Parts ---------------------------------------------------------------------------------- */
@@ -155,17 +113,11 @@ static void normalise(const Model *model, int64_t kind, Norm norm, const float *
         if (x != y) memcpy(y, x, n * sizeof *y);
         return;
     }
-    float mean = 0, squares = 0, root = 1;
-    if (kind == LAYER_NORM) {
-        for (int64_t i = 0; i < n; i++) mean += x[i];
-        mean /= n;
-    }
-    if (kind != FIXED_NORM) {
-        for (int64_t i = 0; i < n; i++) squares += (x[i] - mean) * (x[i] - mean);
-        root = 1 / sqrtf(squares / n + (float)model->eps);
-    }
+    float mean = kind == LAYER_NORM ? total(x, n) / n : 0;
+    for (int64_t i = 0; i < n; i++) y[i] = x[i] - mean;
+    float root = kind == FIXED_NORM ? 1 : 1 / sqrtf(dot(y, y, n) / n + (float)model->eps);
     for (int64_t i = 0; i < n; i++) {
-        y[i] = (x[i] - mean) * root * norm.weight[i];
+        y[i] = y[i] * root * norm.weight[i];
         if (norm.bias) y[i] += norm.bias[i];
     }
 }
@@ -189,7 +141,7 @@ static void attend(const Model *model, const Layer *layer, int64_t text, int64_t
     int64_t first = 0, end = position + 1 < slots ? position + 1 : slots;
     if (!model->ring && model->window && position >= model->window)
         first = position - model->window + 1;
-    float scale = 1 / sqrtf((float)n), most = -INFINITY, total = 0;
+    float scale = 1 / sqrtf((float)n), most = -INFINITY;
     for (int64_t slot = first; slot < end; slot++) {
         float score = dot(query, keys + slot * n, n) * scale;
         if (model->slopes) {
@@ -199,13 +151,11 @@ static void attend(const Model *model, const Layer *layer, int64_t text, int64_t
         scores[slot] = score;
         most = score > most ? score : most;
     }
-    for (int64_t slot = first; slot < end; slot++) {
-        scores[slot] = exponential(scores[slot] - most);
-        total += scores[slot];
-    }
+    for (int64_t slot = first; slot < end; slot++) scores[slot] = exponential(scores[slot] - most);
+    float whole = total(scores + first, end - first);
     memset(out, 0, n * sizeof *out);
     for (int64_t slot = first; slot < end; slot++) {
-        float weight = scores[slot] / total;
+        float weight = scores[slot] / whole;
         for (int64_t i = 0; i < n; i++) out[i] += weight * values[slot * n + i];
     }
 }
@@ -228,9 +178,8 @@ static void activate(const Model *model, float *up, const float *gate, int64_t n
 
 /* --- Embedding ------------------------------------------------------------------------------ */
 
-static void embed(const Run *run, int64_t text, int64_t position, float *x) {
-    const Model *model = run->model;
-    const int64_t *recent = run->recent + text * model->ngram;
+/* `recent` (ngram): the last tokens, the newest of them at `position`. */
+static void embed(const Model *model, const int64_t *recent, int64_t position, float *x) {
     const float *row = model->tokens + recent[model->ngram - 1] * model->width;
     for (int64_t i = 0; i < model->width; i++) x[i] = row[i] * (float)model->scale;
     if (model->positions) {
@@ -250,60 +199,6 @@ static void embed(const Run *run, int64_t text, int64_t position, float *x) {
     }
 }
 
-/* --- Choice --------------------------------------------------------------------------------- */
-
-typedef struct {
-    float weight;
-    int64_t token;
-} Candidate;
-
-static int likelier(const void *a, const void *b) {
-    const Candidate *one = a, *other = b;
-    if (one->weight != other->weight) return one->weight < other->weight ? 1 : -1;
-    return one->token < other->token ? -1 : one->token > other->token;
-}
-
-/* The next token, as `choose.py` has it; -1 where the scores are not numbers. */
-static int64_t choose(const Choice *c, float *scores, const uint8_t *seen, float uniform,
-                      Candidate *order) {
-    int64_t n = c->choices, best = 0;
-    for (int64_t i = 0; i < n; i++) {
-        if (isnan(scores[i])) return -1;
-        if (c->penalty != 1 && seen[i])
-            scores[i] = scores[i] > 0 ? scores[i] / (float)c->penalty : scores[i] * (float)c->penalty;
-        if (scores[i] > scores[best]) best = i;
-    }
-    if (!isfinite(scores[best])) return -1;
-    if (c->greedy) return best;
-    float most = scores[best];
-    for (int64_t i = 0; i < n; i++) scores[i] = expf((scores[i] - most) / (float)c->temperature);
-    if ((c->top_k && c->top_k < n) || c->top_p < 1) {
-        double total = 0, before = 0;
-        for (int64_t i = 0; i < n; i++) order[i] = (Candidate){scores[i], i};
-        qsort(order, n, sizeof *order, likelier);
-        int64_t kept = c->top_k && c->top_k < n ? c->top_k : n;
-        for (int64_t i = 0; i < kept; i++) total += order[i].weight;
-        for (int64_t i = 0; i < n; i++) {
-            if (i >= kept || (c->top_p < 1 && !(before < c->top_p * total)))
-                scores[order[i].token] = 0;
-            before += order[i].weight;
-        }
-    }
-    double total = 0, running = 0;
-    int64_t last = -1;
-    for (int64_t i = 0; i < n; i++) {
-        if (scores[i] < (float)c->min_p) scores[i] = 0;
-        if (scores[i] > 0) last = i;
-        total += scores[i];
-    }
-    for (int64_t i = 0; i < last; i++) {
-        running += scores[i];
-        if (scores[i] > 0 && running >= uniform * total) return i;
-    }
-    /* Summed up in another order, the total may be more than all of them in turn. */
-    return last;
-}
-
 /* --- The whole ------------------------------------------------------------------------------ */
 
 typedef struct {
@@ -311,43 +206,52 @@ typedef struct {
     Candidate *order;
 } Own;
 
-static void sum(const Model *model, float *x, const float *y) {
-    int64_t n = model->texts * model->width;
-    if (!model->residual) memset(x, 0, n * sizeof *x);
+static void sum(const Run *run, float *x, const float *y) {
+    int64_t n = run->rows * run->model->width;
+    if (!run->model->residual) memset(x, 0, n * sizeof *x);
     for (int64_t i = 0; i < n; i++) x[i] += y[i];
 }
 
-static void all_norms(const Model *model, Norm norm, const float *x, float *y) {
-    for (int64_t text = 0; text < model->texts; text++)
-        normalise(model, model->norm, norm, x + text * model->width, y + text * model->width,
+static void all_norms(const Run *run, Norm norm, const float *x, float *y) {
+    const Model *model = run->model;
+    for (int64_t row = 0; row < run->rows; row++)
+        normalise(model, model->norm, norm, x + row * model->width, y + row * model->width,
                   model->width);
 }
 
-/* The attention of all texts for `own->h`; returns (texts, width). */
-static float *attention(Run *run, int64_t rank, Own *own, const Layer *layer, int64_t position) {
+/* One kv head of one text at one position: its key and value are stored, then its queries attend. */
+static void attend_group(Run *run, Own *own, const Layer *layer, int64_t text, int64_t head,
+                         int64_t place) {
     const Model *model = run->model;
     int64_t n = model->head_size, heads = model->heads, kv = model->kv_heads;
+    int64_t row = text + place, position = run->position + place;
+    const float *turns = own->turns + place * n;
+    float *all = run->qkv + row * (heads + 2 * kv) * n;
+    float *key = all + (heads + head) * n, *value = key + kv * n;
+    int64_t slot = ((text * kv + head) * model->slots + position % model->slots) * n;
+    normalise(model, RMS_NORM, layer->key_norm, key, key, n);
+    if (model->frequencies) turn(key, turns, n);
+    memcpy(layer->keys + slot, key, n * sizeof *key);
+    memcpy(layer->values + slot, value, n * sizeof *value);
+    for (int64_t q = head * (heads / kv); q < (head + 1) * (heads / kv); q++) {
+        float *query = all + q * n;
+        normalise(model, RMS_NORM, layer->query_norm, query, query, n);
+        if (model->frequencies) turn(query, turns, n);
+        attend(model, layer, text, q, query, position, own->scores,
+               run->mixed + (row * heads + q) * n);
+    }
+}
+
+/* The attention of all rows for `own->h`; returns (rows, width). */
+static float *attention(Run *run, int64_t rank, Own *own, const Layer *layer) {
+    const Model *model = run->model;
+    int64_t kv = model->kv_heads, places = run->rows / model->texts;
     multiply(run, rank, &layer->qkv, own->h, run->qkv);
     meet(run);
-    /* Whoever attends with a kv head's queries stores its key and value first. */
     int64_t end = share(model->texts * kv, rank + 1, run->threads);
-    for (int64_t i = share(model->texts * kv, rank, run->threads); i < end; i++) {
-        int64_t text = i / kv, head = i % kv;
-        float *all = run->qkv + text * (heads + 2 * kv) * n;
-        float *key = all + (heads + head) * n, *value = key + kv * n;
-        int64_t place = (i * model->slots + position % model->slots) * n;
-        normalise(model, RMS_NORM, layer->key_norm, key, key, n);
-        if (model->frequencies) turn(key, own->turns, n);
-        memcpy(layer->keys + place, key, n * sizeof *key);
-        memcpy(layer->values + place, value, n * sizeof *value);
-        for (int64_t q = head * (heads / kv); q < (head + 1) * (heads / kv); q++) {
-            float *query = all + q * n;
-            normalise(model, RMS_NORM, layer->query_norm, query, query, n);
-            if (model->frequencies) turn(query, own->turns, n);
-            attend(model, layer, text, q, query, position, own->scores,
-                   run->mixed + (text * heads + q) * n);
-        }
-    }
+    for (int64_t i = share(model->texts * kv, rank, run->threads); i < end; i++)
+        for (int64_t place = 0; place < places; place++)
+            attend_group(run, own, layer, i / kv, i % kv, place);
     meet(run);
     if (!layer->projection.weights) return run->mixed;
     multiply(run, rank, &layer->projection, run->mixed, run->joined);
@@ -355,16 +259,16 @@ static float *attention(Run *run, int64_t rank, Own *own, const Layer *layer, in
     return run->joined;
 }
 
-/* The feed-forward layer of all texts for `own->h`; returns (texts, width). */
+/* The feed-forward layer of all rows for `own->h`; returns (rows, width). */
 static float *feedforward(Run *run, int64_t rank, Own *own, const Layer *layer) {
     const Model *model = run->model;
     int64_t n = layer->up.rows, from = share(n, rank, run->threads);
     int64_t count = share(n, rank + 1, run->threads) - from;
-    float *gate = run->inner + model->texts * n;
+    float *gate = run->inner + run->rows * n;
     multiply(run, rank, &layer->up, own->h, run->inner);
     if (layer->gate.weights) multiply(run, rank, &layer->gate, own->h, gate);
-    for (int64_t text = 0; text < model->texts; text++)
-        activate(model, run->inner + text * n + from, gate + text * n + from, count);
+    for (int64_t row = 0; row < run->rows; row++)
+        activate(model, run->inner + row * n + from, gate + row * n + from, count);
     meet(run);
     if (!layer->down.weights) return run->inner;
     multiply(run, rank, &layer->down, run->inner, run->added);
@@ -372,16 +276,21 @@ static float *feedforward(Run *run, int64_t rank, Own *own, const Layer *layer) 
     return run->added;
 }
 
-static void forward(Run *run, int64_t rank, Own *own, int64_t position) {
+static void forward(Run *run, int64_t rank, Own *own) {
     const Model *model = run->model;
-    int64_t width = model->width, all = model->texts * width;
-    if (model->frequencies)
-        for (int64_t i = 0; i < model->head_size / 2; i++) {
-            own->turns[2 * i] = (float)cos(position * model->frequencies[i]);
-            own->turns[2 * i + 1] = (float)sin(position * model->frequencies[i]);
-        }
-    for (int64_t text = 0; text < model->texts; text++)
-        embed(run, text, position, own->embedded + text * width);
+    int64_t width = model->width, all = run->rows * width, places = run->rows / model->texts;
+    for (int64_t row = 0; row < run->rows; row++) {
+        int64_t place = places > 1 ? row : 0, text = row - place;
+        float *turns = own->turns + place * model->head_size;
+        int64_t position = run->position + place;
+        embed(model, run->recent + text * (model->ngram + 1) + place, position,
+              own->embedded + row * width);
+        if (model->frequencies && !text)
+            for (int64_t i = 0; i < model->head_size / 2; i++) {
+                turns[2 * i] = (float)cos(position * model->frequencies[i]);
+                turns[2 * i + 1] = (float)sin(position * model->frequencies[i]);
+            }
+    }
     memcpy(own->x, own->embedded, all * sizeof *own->x);
     for (const Layer *layer = model->layer; layer < model->layer + model->layers; layer++) {
         float *x = own->x;
@@ -390,49 +299,71 @@ static void forward(Run *run, int64_t rank, Own *own, int64_t position) {
             for (int64_t i = 0; i < all; i++)
                 x[i] = layer->kept * x[i] + layer->added * own->embedded[i];
         if (model->parallel) {
-            all_norms(model, layer->norm1, x, own->h);
-            const float *attended = attention(run, rank, own, layer, position);
+            all_norms(run, layer->norm1, x, own->h);
+            const float *attended = attention(run, rank, own, layer);
             const float *thought = feedforward(run, rank, own, layer);
-            sum(model, x, attended);
+            sum(run, x, attended);
             for (int64_t i = 0; i < all; i++) x[i] += thought[i];
         } else {
             if (layer->qkv.weights) {
-                all_norms(model, model->norm_first ? layer->norm1 : none, x, own->h);
-                sum(model, x, attention(run, rank, own, layer, position));
-                if (model->norm_last) all_norms(model, layer->norm1, x, x);
+                all_norms(run, model->norm_first ? layer->norm1 : none, x, own->h);
+                sum(run, x, attention(run, rank, own, layer));
+                if (model->norm_last) all_norms(run, layer->norm1, x, x);
             }
             if (layer->up.weights) {
-                all_norms(model, model->norm_first ? layer->norm2 : none, x, own->h);
-                sum(model, x, feedforward(run, rank, own, layer));
-                if (model->norm_last) all_norms(model, layer->norm2, x, x);
+                all_norms(run, model->norm_first ? layer->norm2 : none, x, own->h);
+                sum(run, x, feedforward(run, rank, own, layer));
+                if (model->norm_last) all_norms(run, layer->norm2, x, x);
             }
         }
         /* Everywhere else a meeting lies between reading a place and writing there again. */
         if (!layer->qkv.weights && !layer->down.weights) meet(run);
     }
-    all_norms(model, model->final_norm, own->x, own->h);
+    all_norms(run, model->final_norm, own->x, own->h);
     multiply(run, rank, &model->head, own->h, run->logits);
     meet(run);
 }
 
-static void say(Run *run, Own *own, int64_t step) {
+/* The next token of a text, from the logits of a row; it becomes the newest. */
+static int64_t speak(Run *run, Own *own, int64_t text, int64_t row) {
     const Model *model = run->model;
     const Choice *choice = run->choice;
-    for (int64_t text = 0; text < model->texts; text++) {
-        float *scores = run->logits + text * model->vocab;
-        uint8_t *seen = choice->seen ? choice->seen + text * choice->choices : NULL;
-        if (model->soft_cap)
-            for (int64_t i = 0; i < model->vocab; i++)
-                scores[i] = (float)model->soft_cap * tanhf(scores[i] / (float)model->soft_cap);
-        float uniform = run->uniforms[step * model->texts + text];
-        int64_t token = choose(choice, scores, seen, uniform, own->order);
-        int64_t *recent = run->recent + text * model->ngram;
-        memmove(recent, recent + 1, (model->ngram - 1) * sizeof *recent);
-        run->chosen[step * model->texts + text] = token;
-        recent[model->ngram - 1] = token < 0 ? 0 : token;
-        if (token >= 0 && seen) seen[token] = 1;
+    float *scores = run->logits + row * model->vocab;
+    uint8_t *seen = choice->seen ? choice->seen + text * choice->choices : NULL;
+    if (model->soft_cap)
+        for (int64_t i = 0; i < model->vocab; i++)
+            scores[i] = (float)model->soft_cap * tanhf(scores[i] / (float)model->soft_cap);
+    int64_t place = run->done * model->texts + text;
+    int64_t token = choose(choice, scores, seen, run->uniforms[place], own->order);
+    int64_t *recent = run->recent + text * (model->ngram + 1);
+    memmove(recent, recent + 1, (model->ngram - 1) * sizeof *recent);
+    run->chosen[place] = token;
+    recent[model->ngram - 1] = token < 0 ? 0 : token;
+    if (token >= 0 && seen) seen[token] = 1;
+    if (token >= 0 && run->guesses) learn(run->guesses, token);
+    return token;
+}
+
+/* What follows a pass: the choices, and what the next pass reads. */
+static void say(Run *run, Own *own) {
+    const Model *model = run->model;
+    int64_t *room = run->recent + model->ngram;
+    int64_t guessed = run->rows > model->texts ? *room : -1, said = -1;
+    for (int64_t text = 0; text < model->texts; text++) said = speak(run, own, text, text);
+    run->done++, run->position++;
+    if (guessed >= 0 && said == guessed) {
+        speak(run, own, 0, 1);
+        run->done++, run->position++;
+    }
+    run->rows = model->texts;
+    /* A guess is only read where the token after it is asked for too, so that it has a place. */
+    if (run->guesses && run->done + 1 < run->steps) {
+        *room = guess(run->guesses);
+        run->rows += *room >= 0;
     }
 }
+
+static int64_t most_rows(const Model *model) { return model->texts == 1 ? 2 : model->texts; }
 
 typedef struct {
     Run *run;
@@ -445,7 +376,7 @@ static void *work(void *given) {
     Worker *worker = given;
     Run *run = worker->run;
     const Model *model = run->model;
-    int64_t all = model->texts * model->width;
+    int64_t all = most_rows(model) * model->width;
     Own own;
     while (!atomic_load(&run->begun)) sched_yield();
     own.order = worker->memory;
@@ -454,35 +385,39 @@ static void *work(void *given) {
     own.h = own.embedded + all;
     own.scores = own.h + all;
     own.turns = own.scores + model->slots;
-    for (int64_t step = 0; step < run->steps; step++) {
-        forward(run, worker->rank, &own, run->position + step);
-        if (worker->rank == 0) say(run, &own, step);
+    do {
+        forward(run, worker->rank, &own);
+        if (worker->rank == 0) say(run, &own);
         meet(run);
-    }
+    } while (run->done < run->steps);
     return NULL;
 }
 
-/* Read the newest token of each text and choose the next one, `steps` times, with at most `threads`
-   threads. Returns 0, or 1 where there is no memory for it. */
-int partwise_run(const Model *model, const Choice *choice, int64_t threads, int64_t position,
-                 int64_t steps, int64_t *recent, const float *uniforms, int64_t *chosen) {
+/* Read the newest token of each text, which stands at `position`, and choose the next one, `steps`
+   times, with at most `threads` threads. Returns 0, or 1 where there is no memory for it. */
+int partwise_run(const Model *model, const Choice *choice, Guesses *guesses, int64_t threads,
+                 int64_t position, int64_t steps, int64_t *recent, const float *uniforms,
+                 int64_t *chosen) {
+    int64_t rows = most_rows(model);
     int64_t joint = model->heads * model->head_size, kv = model->kv_heads * model->head_size;
     int64_t shared = 2 * joint + 2 * kv + 2 * model->width + 2 * model->inner + model->vocab;
     size_t own = model->vocab * sizeof(Candidate) +
-                 (3 * model->texts * model->width + model->slots + model->head_size + 1) / 2 * 2 *
+                 (3 * rows * model->width + model->slots + 2 * model->head_size + 1) / 2 * 2 *
                      sizeof(float);
-    float *memory = malloc(model->texts * shared * sizeof *memory);
+    float *memory = malloc(rows * shared * sizeof *memory);
     char *privates = malloc(threads * own);
     Worker *workers = calloc(threads, sizeof *workers);
     int failed = !memory || !workers || !privates;
     if (!failed) {
-        Run run = {model, choice, position, steps, recent, uniforms, chosen};
+        Run run = {.model = model, .choice = choice, .guesses = guesses, .position = position,
+                   .steps = steps, .rows = model->texts, .recent = recent, .uniforms = uniforms,
+                   .chosen = chosen};
         run.qkv = memory;
-        run.mixed = run.qkv + model->texts * (joint + 2 * kv);
-        run.joined = run.mixed + model->texts * joint;
-        run.added = run.joined + model->texts * model->width;
-        run.inner = run.added + model->texts * model->width;
-        run.logits = run.inner + model->texts * 2 * model->inner;
+        run.mixed = run.qkv + rows * (joint + 2 * kv);
+        run.joined = run.mixed + rows * joint;
+        run.added = run.joined + rows * model->width;
+        run.inner = run.added + rows * model->width;
+        run.logits = run.inner + rows * 2 * model->inner;
         for (int64_t rank = 0; rank < threads; rank++)
             workers[rank] = (Worker){&run, rank, privates + rank * own, 0};
         /* A system out of threads has fewer to share the work; none begins before all are known. */
