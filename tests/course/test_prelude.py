@@ -8,11 +8,13 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+import partwise.course.learner as learner_module
+import partwise.course.tiny as tiny_module
 from partwise.course.lacking import Part, lacking
 from partwise.course.learner import LazyModel, LazyWeights, loss_on, observe, windows
 from partwise.course.pictures import plot, show
 from partwise.course.tiny import TINY, tiny_folder, tiny_ready, train_tiny
-from partwise.errors import PartwiseError
+from partwise.errors import PartwiseError, TextError
 from partwise.messages import use_language
 from partwise.run import Run
 from partwise.text.char import CharTokenizer
@@ -34,6 +36,30 @@ def test_the_tiny_model_is_an_ordinary_run(tiny: Path) -> None:
     # Far better than how common each character is (about 3.3).
     assert min(line["val_loss"] for line in run.metrics() if line.get("val_loss")) < 2.4
     assert list(train_tiny()) == []
+
+
+@pytest.mark.long
+def test_without_the_plays_it_learns_the_lessons_own_prose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone() -> bytes:
+        raise TextError("not installed")
+
+    monkeypatch.setenv("PARTWISE_CACHE", str(tmp_path))
+    monkeypatch.setattr(tiny_module, "shakespeare", gone)
+    monkeypatch.setattr(learner_module, "shakespeare", gone)
+    tiny_module._spec.cache_clear()
+    try:
+        names = namespace("tiny")
+        text, config = names["text"], names["config"]
+        assert text in tiny_module.prose() and len(text) > 2 * config.context_length
+        # What it is judged by was not learned from.
+        seen = names["decode"](names["train_ids"])
+        assert text[:200] not in seen
+        assert 1 < names["val_loss"]() < 2.7
+        assert tiny_ready() and "tiny-" in tiny_folder().name
+    finally:
+        tiny_module._spec.cache_clear()
 
 
 def test_no_two_sizes_of_the_tiny_model_are_equal(tiny: Path) -> None:

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from partwise.course.catalogue import lesson_files
-from partwise.course.cells import Markdown
+from partwise.course.cells import Markdown, Quiz
 from partwise.course.format import read_lesson
 from partwise.errors import StorageError, TextError
 from partwise.model.config import ModelConfig
@@ -53,9 +53,6 @@ TRAINING = TrainConfig(
     # One thread adds up in one order, so the model is the same whatever the number of cores.
     threads=1,
 )
-
-# A few lessons' prose is too short to learn from; it is read over and over.
-SHORTEST = 100_000
 
 
 def tiny_folder() -> Path:
@@ -124,15 +121,19 @@ def checkpoint_folder(run: Path) -> Path:
 
 
 def prose() -> str:
-    """What the lessons say in English, as often as makes a text of some length."""
-    parts = [
-        cell.text.en
-        for path in lesson_files()
-        for cell in read_lesson(path).cells
-        if isinstance(cell, Markdown)
-    ]
-    text = "\n\n".join(parts).encode("ascii", "ignore").decode("ascii")
-    return text * (1 + SHORTEST // max(len(text), 1))
+    """What the lessons say in English: their text, their questions and what is said to answers."""
+    parts: list[str] = []
+    for path in lesson_files():
+        for cell in read_lesson(path).cells:
+            if isinstance(cell, Markdown):
+                parts.append(cell.text.en)
+            elif isinstance(cell, Quiz):
+                words = [cell.question, cell.right, cell.wrong]
+                for choice in cell.choices:
+                    words += [choice.text, choice.feedback]
+                parts.append("\n".join(one.en for one in words if one is not None))
+    # Once and no more: what is kept to judge by must not stand among what is learned from.
+    return "\n\n".join(parts).encode("ascii", "ignore").decode("ascii")
 
 
 def _home() -> Path:
