@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -93,6 +94,12 @@ class Tab:
     def raw(self, data: str | bytes) -> None:
         """Send what is no message, as it is."""
         self._socket.send(data)
+
+    def tear(self, data: bytes) -> None:
+        """Send bytes below the protocol, and end the connection without a word."""
+        raw = self._socket.socket
+        raw.sendall(data)
+        raw.shutdown(socket.SHUT_RDWR)
 
     def until(self, wanted: Callable[[Message], bool], patience: float = PATIENCE) -> Message:
         """The first message from now on that is wanted."""

@@ -120,3 +120,16 @@ def test_every_chinese_text_has_an_english_twin(path: Path) -> None:
     """Wherever `zh:` stands `en:` follows, and no Chinese stands outside of such a pair."""
     text = code(path)
     assert len(re.findall(r"\bzh:", text)) == len(re.findall(r"\ben:", text))
+
+
+def test_every_box_that_scrolls_can_be_reached_by_keyboard() -> None:
+    """`scrollable` gives it a place in the order of Tab while there is something to scroll."""
+    boxes = [
+        (path.name, tag)
+        for path in (CLIENT / "src").rglob("*.svelte")
+        for tag in re.findall(
+            r"<\w+[^<>]*class=\"[^\"]*\bscroll\b[^<]*?>", path.read_text(encoding="utf-8")
+        )
+    ]
+    assert len(boxes) > 5
+    assert not [box for box in boxes if "@attach scrollable" not in box[1]]

@@ -1,16 +1,18 @@
 """Trainings that a page starts: checked first, followed by their files, stopped, found again."""
 
+import errno
 import json
 import re
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from partwise.errors import PartwiseError, UsageError
+from partwise.errors import PartwiseError, StorageError, UsageError
 from partwise.studio import foresight
-from partwise.studio.orders import order
+from partwise.studio.orders import Order, order
 from partwise.studio.state import State
 from partwise.studio.tails import POINTS, Tail, thinned
 from partwise.studio.texts import keep
@@ -289,3 +291,55 @@ def test_rungs_are_told_in_the_readers_language(tmp_path: Path) -> None:
             assert all(chinese) if language == "zh" else not any(chinese)
         heads = rungs[1]["changes"][0]
         assert "（n_heads）：1 → 4" in heads["text"] and heads["after"] == 4
+
+
+def asleep(folder: Path) -> Order:
+    """A job that does nothing for long."""
+    return Order("train", folder.name, folder, "import time; time.sleep(100)", ())
+
+
+def test_a_job_that_is_killed_is_told_so(tmp_path: Path) -> None:
+    with running(tmp_path) as live:
+        jobs = live.state.jobs
+        id = jobs.begin(asleep(tmp_path / "runs" / "one"))["id"]
+        process = jobs._processes[id]
+        process.kill()
+        process.wait(30)
+        job = ended(live, id)
+        assert job["state"] == "failed" and "status" in job["error"]
+        # What took its place under the same number is left alone.
+        assert live.post(f"/api/jobs/{id}/stop", {"now": True})[1]["state"] == "failed"
+
+
+@pytest.mark.parametrize("broken", ["mkdir", "write"])
+def test_a_full_disk_starts_no_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    really = subprocess.Popen
+
+    def counted(*given: Any, **named: Any) -> Any:
+        started.append(really(*given, **named))
+        return started[-1]
+
+    def full(*given: object, **named: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def refused(*given: object, **named: object) -> None:
+        raise StorageError("{reason}", reason="no space")
+
+    with running(tmp_path) as live:
+        jobs = live.state.jobs
+        monkeypatch.setattr("partwise.studio.jobs.subprocess.Popen", counted)
+        with monkeypatch.context() as patched:
+            if broken == "mkdir":
+                patched.setattr(Path, "mkdir", full)
+            else:
+                patched.setattr("partwise.studio.jobs.write_json", refused)
+            with pytest.raises(StorageError):
+                jobs.begin(asleep(tmp_path / "runs" / "one"))
+        assert jobs.told() == []
+        assert len(started) == (broken == "write")
+        for process in started:
+            assert process.wait(30) != 0
+        assert list((tmp_path / "home" / "jobs").glob("*")) == []

@@ -1,16 +1,20 @@
 """The Python behind the cells: it runs, is stopped, breaks, floods and starves, and is said to."""
 
+import asyncio
 import base64
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from partwise.course import catalogue
 from partwise.errors import RunError
+from partwise.messages import Notice
 from partwise.studio import kernels
 from partwise.studio.kernel_output import output_of
 from partwise.studio.kernel_process import PRINTED, SHOWN, told
@@ -346,3 +350,40 @@ def test_memory_suits_the_machine() -> None:
     assert suitable(4 << 30) == 2 << 30
     assert suitable(1 << 30) == 1 << 30
     assert suitable(1 << 40) == 8 << 30
+
+
+def test_two_tabs_that_open_a_lesson_at_once_get_one_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while room is made for it, which takes a moment."""
+    made: list[str] = []
+
+    class Counted(kernels.Kernel):
+        def __init__(self, lesson: str, *given: Any, **named: Any) -> None:
+            made.append(lesson)
+            super().__init__(lesson, *given, **named)
+
+        async def close(self, reason: Notice | None = None) -> None:
+            await asyncio.sleep(0.5)
+            await super().close(reason)
+
+    monkeypatch.setattr(kernels, "MOST", 1)
+    monkeypatch.setattr(kernels, "Kernel", Counted)
+    with running(tmp_path) as live, live.tab() as one, live.tab() as two:
+        one.run("a", "1", lesson="05")
+        for tab in (one, two):
+            tab.send("kernel.open", lesson="06.1")
+        for tab in (one, two):
+            tab.until(lambda m: m.get("lesson") == "06.1" and m.get("state") == "idle")
+        assert made == ["05", "06.1"]
+
+
+def test_a_python_that_is_killed_from_outside_is_told(studio: Live, tab: Tab) -> None:
+    for code in ("import os\nos.getpid()", "import os, time\nprint(os.getpid())\ntime.sleep(100)"):
+        tab.heard.clear()
+        tab.send("kernel.run", lesson="05", cell="pid", code=code)
+        said = tab.until(lambda m: m["type"] == "kernel.output" and m["cell"] == "pid")
+        os.kill(int(said["output"]["text"]), signal.SIGTERM)
+        dead = tab.until(lambda m: m.get("state") == "dead")
+        assert dead["reason"]
+    assert tab.run("after", "1")[0]["status"] == "ok"

@@ -1,5 +1,6 @@
 """What a learner has done: kept whole, found again, and never written over when it is damaged."""
 
+import errno
 import json
 import threading
 from pathlib import Path
@@ -150,3 +151,25 @@ def test_lessons_are_told_without_their_checks_and_solutions(tmp_path: Path) -> 
         first = live.get(f"/api/lessons/{state['lessons'][0]['number']}")
         assert first["previous"] is None and first["next"]["number"]
         assert live.request("GET", "/api/lessons/99")[0] == 422
+
+
+def test_a_full_disk_is_said_and_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    entry = {"lesson": "05", "cell": "a", "kind": "code", "content": "x = 1", "hash": "h"}
+    with running(tmp_path) as live:
+        assert live.post("/api/progress", entry)[0] == 200
+        before = (tmp_path / "home" / FILE).read_bytes()
+        with monkeypatch.context() as patched:
+            patched.setattr("os.fsync", full)
+            status, answer = live.post("/api/progress", {**entry, "content": "x = 2"}, "zh")
+            assert status == 422 and "磁盘已满" in answer["error"]["message"]
+        assert (tmp_path / "home" / FILE).read_bytes() == before
+        kept = [path.name for path in (tmp_path / "home").iterdir()]
+        assert not [name for name in kept if name.endswith(".tmp")], kept
+        assert live.post("/api/progress", {**entry, "content": "x = 3"})[0] == 200
+        lessons = live.get("/api/progress")["lessons"]
+        assert lessons["05"]["a"]["code"]["content"] == "x = 3"

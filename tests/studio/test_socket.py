@@ -195,3 +195,29 @@ def test_a_fault_is_logged_in_any_language(caplog: pytest.LogCaptureFixture) -> 
     with use_language("zh"), caplog.at_level(logging.ERROR):
         words = logged(ValueError("字"))
     assert "ValueError" in words and caplog.records[0].exc_info is not None
+
+
+def test_a_connection_that_is_torn_leaves_nothing_behind(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Half a frame, a frame of no kind, and bytes that are none; then silence."""
+    with running(tmp_path) as live:
+        for torn in (
+            b"\x81",
+            b"\x81\xfe\xff\xff\x00\x00\x00\x00ab",
+            b"\x8f\x80\x00\x00\x00\x00",
+            b"x",
+        ):
+            tab = live.tab()
+            opened = tab.__enter__()
+            opened.send("watch", channel="jobs")
+            opened.until(lambda m: m["type"] == "event")
+            opened.tear(torn)
+        end = time.monotonic() + 30
+        while live.state.hub.tabs and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not live.state.hub.tabs
+        with live.tab() as another:
+            another.send("watch", channel="jobs")
+            assert another.until(lambda m: m["type"] == "event")["jobs"] == []
+    assert "Traceback" not in caplog.text

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from partwise.errors import TextError, UsageError
+from partwise.errors import RunError, TextError, UsageError
 from partwise.ladder.knockout import parts
 from partwise.ladder.parts import label as part_label
 from partwise.model.gpt import GPT
@@ -209,7 +209,11 @@ class Explorer:
                 "{model} was imported and has no validation text of its own; type one to measure",
                 model=run.name,
             )
-        prepared = run.reopen_text(cache=self._state.cache, offline=True)
+        try:
+            prepared = run.reopen_text(cache=self._state.cache, offline=True)
+        except RunError as gone:
+            # A reader can type another one to measure on.
+            raise TextError("{reason}", reason=gone) from gone
         return measure_on(own, prepared.validation, run.record.text.name)
 
 

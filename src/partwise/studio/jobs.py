@@ -27,9 +27,10 @@ from starlette.routing import BaseRoute, Route
 
 import partwise
 from partwise.course.tiny import TRAINING, tiny_folder, tiny_ready
-from partwise.errors import PartwiseError, UsageError
+from partwise.errors import PartwiseError, StorageError, UsageError
 from partwise.messages import language, message
 from partwise.storage import read_json, safe_name, write_json
+from partwise.storage.faults import writing
 from partwise.studio.answers import Json, body, field, logged
 from partwise.studio.hub import Tab
 from partwise.studio.orders import Order, order, tiny
@@ -143,6 +144,7 @@ class Jobs:
 
         Raises:
             UsageError: too many are running.
+            StorageError: it cannot be written down; nothing is started then.
         """
         self.look()
         running = [job for job in list(self._jobs.values()) if job.state == "running"]
@@ -155,9 +157,11 @@ class Jobs:
             )
         id = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
         home = self._home / id
-        home.mkdir(parents=True)
         here = str(Path(partwise.__file__).parent.parent)
-        with (home / "output.log").open("wb") as log:
+        with writing(home):
+            home.mkdir(parents=True)
+            log = (home / "output.log").open("wb")
+        with log:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _FIRST + wanted.program, here, *wanted.words],
                 stdin=subprocess.DEVNULL,
@@ -169,7 +173,6 @@ class Jobs:
                 start_new_session=sys.platform != "win32",
                 creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
             )
-        self._processes[id] = process
         job = Job(
             id=id,
             kind=wanted.kind,
@@ -180,8 +183,14 @@ class Jobs:
             started=round(time.time(), 1),
             minutes=wanted.minutes,
         )
-        self._jobs[id] = job
-        self._write(job)
+        try:
+            self._write(job)
+        except StorageError:
+            # Nobody would find it again.
+            process.kill()
+            shutil.rmtree(home, ignore_errors=True)
+            raise
+        self._processes[id], self._jobs[id] = process, job
         self._forget()
         told = self.of(job)
         self._told[id] = told

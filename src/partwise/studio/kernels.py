@@ -42,6 +42,8 @@ class Kernels:
         self._kernels: dict[str, Kernel] = {}
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        # Making room takes a moment, in which another tab may ask for the same lesson.
+        self._opening_one = asyncio.Lock()
 
     def answers(self) -> dict[str, Answer]:
         """What is done with a tab's messages."""
@@ -148,17 +150,18 @@ class Kernels:
         leaving = self._leaving.pop(name, None)
         if leaving is not None:
             leaving.cancel()
-        if name not in self._kernels:
-            await self._make_room()
-            self._kernels[name] = Kernel(
-                name,
-                self._state.data / "lessons" / safe_name(name),
-                self._opening,
-                lambda told: self._state.hub.tell(_channel(name), told),
-                model_path=self._model_path,
-                memory=self._state.kernel_memory,
-            )
-        return self._kernels[name]
+        async with self._opening_one:
+            if name not in self._kernels:
+                await self._make_room()
+                self._kernels[name] = Kernel(
+                    name,
+                    self._state.data / "lessons" / safe_name(name),
+                    self._opening,
+                    lambda told: self._state.hub.tell(_channel(name), told),
+                    model_path=self._model_path,
+                    memory=self._state.kernel_memory,
+                )
+            return self._kernels[name]
 
     def _model_path(self, id: str) -> str:
         return id if id == "tiny" else str(self._models.folder(id))

@@ -5,6 +5,7 @@ and be marked there. Whatever the learner comes to is used: cells are run, exerc
 they stand and then solved, questions are answered wrongly and then rightly.
 """
 
+import re
 from typing import Any
 
 from partwise.course.cells import Code, Lesson, Quiz
@@ -68,6 +69,8 @@ Place = dict[str, Any]
 # A busy machine may take long (milliseconds).
 PATIENCE = 1000 * SECONDS
 
+NEXT = re.compile("下一题|完成")
+
 # More stops than any page has.
 MOST = 400
 
@@ -86,6 +89,7 @@ class Learner:
         self.faults: list[str] = []
         self.stops = 0
         self.number = ""
+        self.missed: list[str] = []
 
     def here(self) -> Place:
         """Where the focus is."""
@@ -143,6 +147,25 @@ class Learner:
             met.append(part.id)
             self.page.evaluate("window.walked = null")
 
+    def review(self, lesson: Lesson) -> list[str]:
+        """A round of the review, from its heading on; the questions that were asked."""
+        self.number = lesson.number
+        asked: list[str] = []
+        while not self.page.get_by_text("这一轮结束").count():
+            self.stops = 0
+            self.page.evaluate("window.walked = null")
+            while not (place := self.tab())["cell"]:
+                assert not place["end"], "the question is out of reach"
+            quiz = lesson.cell(place["cell"])
+            assert isinstance(quiz, Quiz)
+            if quiz.kind == "code":
+                self.page.locator(".foot .primary:enabled").wait_for()
+            asked.append(quiz.id)
+            self.quiz(quiz)
+            self.reach(self.page.locator("main button.primary", has_text=NEXT))
+            self.page.keyboard.press("Enter")
+        return asked
+
     # --- Cells ------------------------------------------------------------------------------------
 
     def code(self, cell: Code) -> None:
@@ -189,12 +212,16 @@ class Learner:
     # --- Questions --------------------------------------------------------------------------------
 
     def quiz(self, quiz: Quiz) -> None:
-        """Answer wrongly, read what is said, answer rightly; the focus is on the first control."""
+        """Answer, wrongly where that is easy, read what is said, and answer rightly.
+
+        The focus is on the question's first control.
+        """
         section, press = self.section(quiz.id), self.page.keyboard.press
         verdict = section.locator(".verdict")
         if quiz.kind == "code":
             self.run(quiz.id)
             self.passed(quiz.id, False)
+            self.missed.append(quiz.id)
             self.write(quiz.solution)
             self.run(quiz.id)
             self.passed(quiz.id, True)
@@ -207,19 +234,24 @@ class Learner:
                 self.page.keyboard.type(str(typed))
                 press("Enter")
                 verdict.locator(kind).wait_for()
+            self.missed.append(quiz.id)
         elif quiz.kind == "choice":
             press("Space")
-            for _ in quiz.choices:
+            for turn in range(len(quiz.choices)):
                 press("Enter")
                 chosen = section.locator("li:has(input:checked) .said")
                 assert chosen.inner_text().strip(), quiz.id
                 if verdict.locator(".right").count():
                     break
+                if turn == 0:
+                    self.missed.append(quiz.id)
                 press("ArrowDown")
         elif quiz.kind == "many":
             press("Space")
             press("Enter")
             assert section.locator(".said").count() == len(quiz.choices)
+            if verdict.locator(".wrong").count():
+                self.missed.append(quiz.id)
             wrong = section.locator("li").evaluate_all(
                 "ones => ones.map(one => one.querySelector('.said:not(.good)') !== null)"
             )
@@ -230,6 +262,10 @@ class Learner:
                     press("Tab")
             press("Enter")
         else:
+            self.reach(section.locator("[type=submit]"))
+            press("Enter")
+            verdict.locator(".wrong").wait_for()
+            self.missed.append(quiz.id)
             self.sort(quiz)
         verdict.locator(".right").wait_for(timeout=5000)
 
