@@ -1,5 +1,6 @@
 """What this machine is and can do: described, measured once, and never guessed."""
 
+from partwise.machine.allocator import keep_freed as keep_freed
 from partwise.machine.choices import pick_device as pick_device
 from partwise.machine.choices import pick_precision as pick_precision
 from partwise.machine.compiler import CompileCheck as CompileCheck

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from partwise.errors import RunError
-from partwise.machine import pick_device, pick_precision
+from partwise.machine import keep_freed, pick_device, pick_precision
 from partwise.model.gpt import GPT
 from partwise.storage import sweep
 from partwise.training.checkpoint import has_checkpoints, load_latest, save
@@ -91,6 +91,7 @@ def train(
     try:
         # --- Set up -----------------------------------------------------------------------------
         device = pick_device(config.device)
+        keep_freed(device.type == "cpu")
         rows = config.batch_size // config.accumulation
         widths = [part.in_features for part in model.modules() if isinstance(part, nn.Linear)]
         dtype, reason_for_dtype = pick_precision(
@@ -306,6 +307,7 @@ def train(
             pace.stepped(clock() - stepped_from)
     finally:
         torch.set_num_threads(threads_before)
+        keep_freed(False)
         model.train(was_training)
         if isinstance(model, GPT):
             model.use_lean(False)
