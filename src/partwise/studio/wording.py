@@ -18,8 +18,7 @@ _WORDS = {
     ),
     "the tokenizer {name} does not know {characters}; use other characters, or --unknown skip "
     "to leave them out": Notice(
-        "the tokenizer {name} does not know {characters}; use other characters, or switch on that "
-        "characters the model never saw are skipped",
+        "the tokenizer {name} does not know {characters}; use other characters",
         **_LATER,
     ),
     "the tokenizer {name} does not know all of this text and would read {unknown!r}, first in "
@@ -90,6 +89,14 @@ _WORDS = {
     "another name": Notice(
         "{run} has checkpoints already; go on with it on its page, or train under another name",
         **_LATER,
+    ),
+    "{run} has checkpoints already; go on with: partwise resume {run}, or train under another "
+    "name": Notice(
+        "{run} has checkpoints already; go on with it on its page, or train under another name",
+        **_LATER,
+    ),
+    "{folder} is a translator; use it with: partwise translate {folder}": Notice(
+        "{folder} is a translator; it translates in the lab “Where a translator looks”", **_LATER
     ),
     "the pairs of {run} cannot be opened again: {reason}; put them back, or say where they are "
     "with --pairs": Notice(

@@ -128,8 +128,11 @@ class Learner:
     def lesson(self, lesson: Lesson) -> list[str]:
         """Everything in a lesson, from the focus on to the end of the page; the cells met."""
         self.number, self.stops = lesson.number, 0
-        self.page.locator("aside button:enabled").first.wait_for()
         parts = {cell.id: cell for cell in lesson.cells if isinstance(cell, Code | Quiz)}
+        self.page.locator("aside button:enabled").first.wait_for()
+        # The editors come a moment after the page.
+        editors = sum(isinstance(one, Code) or one.kind == "code" for one in parts.values())
+        self.page.locator(".cm-content").nth(editors - 1).wait_for()
         met: list[str] = []
         while True:
             place = self.tab()
@@ -140,7 +143,7 @@ class Learner:
                 continue
             if isinstance(part, Code) and place["kind"] == "editor":
                 self.code(part)
-            elif isinstance(part, Quiz) and place["kind"] != "a":
+            elif isinstance(part, Quiz) and begins(part, place):
                 self.quiz(part)
             else:
                 continue
@@ -154,12 +157,14 @@ class Learner:
         while not self.page.get_by_text("这一轮结束").count():
             self.stops = 0
             self.page.evaluate("window.walked = null")
-            while not (place := self.tab())["cell"]:
-                assert not place["end"], "the question is out of reach"
-            quiz = lesson.cell(place["cell"])
+            shown = self.page.locator("section.quiz")
+            quiz = lesson.cell(str(shown.get_attribute("id")).removeprefix("cell-"))
             assert isinstance(quiz, Quiz)
             if quiz.kind == "code":
-                self.page.locator(".foot .primary:enabled").wait_for()
+                shown.locator(".cm-content").wait_for()
+                shown.locator(".primary:enabled").wait_for()
+            while not begins(quiz, place := self.tab()):
+                assert not place["end"], "the question is out of reach"
             asked.append(quiz.id)
             self.quiz(quiz)
             self.reach(self.page.locator("main button.primary", has_text=NEXT))
@@ -294,6 +299,13 @@ class Learner:
                 return
             self.page.keyboard.press("Tab" if way > 0 else "Shift+Tab")
         raise AssertionError("a control is out of reach")
+
+
+def begins(quiz: Quiz, place: Place) -> bool:
+    """Whether the focus is on what answers a question, and not on a link in it."""
+    if place["cell"] != quiz.id:
+        return False
+    return bool(place["kind"] == "editor" if quiz.kind == "code" else place["kind"] != "a")
 
 
 def shuffled(length: int, name: str) -> list[int]:
