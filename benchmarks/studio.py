@@ -3,9 +3,10 @@
     python benchmarks/studio.py [--layers 12 --heads 12 --tokens 256]
 
 The studio runs in this process on a port of its own and is asked over HTTP and its socket, as a
-browser asks; the explorer's views are called as their addresses call them. The model is a GPT-2 small by shape with random weights (12 layers, 12 heads, width
-768), its text as many tokens as asked. Each figure is the middle of nine and the slowest, in
-milliseconds; the load of the machine is told with them, as whatever else runs is in them.
+browser asks; the explorer's views are called as their addresses call them. The model is a GPT-2
+small by shape with random weights (12 layers, 12 heads, width 768), its text as many tokens as
+asked. Each figure is the middle of nine and the slowest, in milliseconds; the load of the machine
+is told with them, as whatever else runs is in them.
 """
 
 import argparse

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import partwise
+from partwise.studio.state import STATIC
 
 CLIENT = Path(partwise.__file__).parent / "studio" / "client"
 MODULES = CLIENT / "node_modules"
@@ -133,3 +134,19 @@ def test_every_box_that_scrolls_can_be_reached_by_keyboard() -> None:
     ]
     assert len(boxes) > 5
     assert not [box for box in boxes if "@attach scrollable" not in box[1]]
+
+
+def test_the_first_page_loads_what_it_shows() -> None:
+    """Neither the editor nor KaTeX: those come with the first cell and the first formula."""
+    page = STATIC / "index.html"
+    if not page.is_file():
+        pytest.skip("the pages are not built: make studio")
+    named = re.findall(r'(?:src|href)="/(assets/[^"]+)"', page.read_text(encoding="utf-8"))
+    first = [STATIC / name for name in named]
+    assert len(first) >= 2 and sum(path.stat().st_size for path in first) < 150_000
+    chunks = {path.name: path.stat().st_size for path in (STATIC / "assets").glob("*.js")}
+    assert max(chunks.values()) < 400_000, chunks
+    # Of a lesson: its own program, without what is loaded lazily.
+    lesson = next(path for path in (STATIC / "assets").glob("Lesson-*.js"))
+    static = re.findall(r'from"\./([^"]+)"', lesson.read_text(encoding="utf-8"))
+    assert static and sum(chunks[name] for name in static) < 300_000, static

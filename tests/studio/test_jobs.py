@@ -204,6 +204,22 @@ def test_a_tail_reads_on_and_notices_a_cut(tmp_path: Path) -> None:
     assert tail.more() == {"reset": True, "lines": [{"step": 1}]}
 
 
+def test_a_tail_whose_file_goes_meanwhile_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n', encoding="utf-8")
+    tail = Tail(path)
+
+    def gone(*given: object, **named: object) -> None:
+        raise FileNotFoundError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", gone)
+        assert tail.more() == {"reset": True, "lines": []}
+    assert tail.more() == {"reset": False, "lines": [{"step": 1}]}
+
+
 def test_a_long_curve_is_thinned_and_keeps_its_ends() -> None:
     lines: list[dict[str, Any]] = [{"event": "step", "step": n} for n in range(1, 10_001)]
     lines.insert(5000, {"event": "evaluation", "step": 5000})

@@ -53,13 +53,21 @@ class Tail:
             self._began = True
             data = self._rest
             if size > self._read:
-                with self._path.open("rb") as file:
-                    file.seek(self._read)
-                    data += file.read(size - self._read)
-                self._read = size
+                more = self._part(size)
+                data += more
+                self._read += len(more)
             whole, _, self._rest = data.rpartition(b"\n")
             lines = _lines(whole)
             return {"reset": reset, "lines": thinned(lines)} if lines or reset else None
+
+    def _part(self, end: int) -> bytes:
+        """From where it was read to until `end`; nothing where the file has gone since."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._read)
+                return file.read(end - self._read)
+        except OSError:
+            return b""
 
 
 def _lines(data: bytes) -> list[dict[str, Any]]:

@@ -31,7 +31,8 @@ export default defineConfig({
     cssTarget: ["chrome123", "firefox121", "safari17.5"],
     // An inlined font would be a data: address, which the content policy forbids.
     assetsInlineLimit: 0,
-    chunkSizeWarningLimit: 900,
+    // The editor is the largest part, and is loaded with the first cell alone.
+    chunkSizeWarningLimit: 400,
   },
   server: {
     proxy: { "/api": { target: "http://127.0.0.1:8765", ws: true } },
