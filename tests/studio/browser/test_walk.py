@@ -1,15 +1,16 @@
 """The course as a learner walks it with a keyboard alone: from the contents to the last quiz."""
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from partwise.course import catalogue
-from partwise.course.cells import Code, Quiz
+from partwise.course.cells import Code, Lesson, Quiz
 from studio.browser.conftest import travelling
 from studio.browser.keyboard import Learner
-from studio.live import running
+from studio.live import PATIENCE, Live, running
 
 # One with an order and its explorer, one with questions that are answered by code; the others are
 # walked by `make test-all`.
@@ -18,6 +19,19 @@ LESSONS = [
     pytest.param(lesson.number, marks=[] if lesson.number in SHORT else [pytest.mark.long])
     for lesson in catalogue.lessons()
 ]
+
+
+def kept(live: Live, lesson: Lesson) -> None:
+    """Wait until every answer has reached the disk: they are sent a moment after they are given."""
+    wanted = {cell.id for cell in lesson.cells if isinstance(cell, Quiz)}
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        cells = live.get("/api/progress")["lessons"].get(lesson.number, {})
+        answers = {id: kinds["quiz"]["state"] for id, kinds in cells.items() if "quiz" in kinds}
+        if {id for id, state in answers.items() if state["right"]} == wanted:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"kept are {sorted(answers)} of {sorted(wanted)}")
 
 
 @pytest.mark.parametrize("number", LESSONS)
@@ -35,6 +49,7 @@ def test_a_lesson_by_keyboard_alone(browser: Any, tiny: Path, tmp_path: Path, nu
         assert journey.page.locator(".katex-error").count() == 0
         journey.accessible("all answered")
         missed = sorted(learner.missed)
+        kept(live, lesson)
 
     with running(tmp_path, language="zh") as live, travelling(browser, live) as journey:
         page, learner = journey.page, Learner(journey)
