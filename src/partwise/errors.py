@@ -46,6 +46,10 @@ class GoneError(RunError):
     """Something that was kept in memory for a while, and is no longer."""
 
 
+class NoWeightError(PartwiseError, KeyError):
+    """A weight of a part that a model was built without; a mapping's `get` knows it."""
+
+
 class StorageError(PartwiseError):
     """A file that cannot be written or read whole."""
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partwise.course.tiny import TINY, checkpoint_folder, make_tiny, prose
-from partwise.errors import PartwiseError
+from partwise.errors import NoWeightError, PartwiseError
 from partwise.model.config import ModelConfig
 from partwise.text.corpora import shakespeare
 from partwise.text.tokenizers import Tokenizer, load_tokenizer
@@ -62,10 +62,6 @@ class LazyModel:
 
     def __repr__(self) -> str:
         return repr(self._model())
-
-
-class NoWeightError(PartwiseError, KeyError):
-    """A weight of a part that the chosen model was built without; a mapping's `get` knows it."""
 
 
 class LazyWeights(Mapping[str, Array]):
