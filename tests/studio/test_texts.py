@@ -1,5 +1,8 @@
 """Texts that a learner brings: kept as they are, refused plainly when they are none."""
 
+import errno
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -89,3 +92,25 @@ def test_there_is_an_end_to_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     keep(tmp_path, "a", "one")
     with pytest.raises(TextError, match="1 texts"):
         keep(tmp_path, "b", "two")
+
+
+def test_a_full_disk_is_said_and_another_fault_is_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def failing(number: int) -> Callable[..., None]:
+        def fails(*given: object, **named: object) -> None:
+            raise OSError(number, os.strerror(number), str(tmp_path / "texts"))
+
+        return fails
+
+    with running(tmp_path) as live:
+        for number, status, word in (
+            (errno.ENOSPC, 422, "磁盘已满"),
+            (errno.EACCES, 422, "权限"),
+            (errno.EISDIR, 500, "内部错误"),
+        ):
+            with monkeypatch.context() as patched:
+                patched.setattr(Path, "mkdir", failing(number))
+                found, answer = live.post("/api/texts", {"name": "a", "text": "to be"}, "zh")
+            assert (found, word in answer["error"]["message"]) == (status, True), answer
+    assert caplog.text.count("Traceback") == 1

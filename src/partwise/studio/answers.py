@@ -1,20 +1,26 @@
 """How the areas read a request and answer it: JSON in, JSON out, a mistake as one line."""
 
+import errno
 import json
 import logging
 import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from partwise.errors import PartwiseError, UsageError
+from partwise.errors import PartwiseError, StorageError, UsageError
 from partwise.messages import message
+from partwise.storage.faults import writing
 
 # Bytes that take long enough to read for others to notice.
 LARGE = 1 << 20
+
+# A full disk, and what may not be written to.
+REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 
 # Lists and objects in each other; what no page sends would be too deep for an answer to repeat.
 DEEPEST = 50
@@ -106,6 +112,19 @@ def mistake(request: Request, error: Exception) -> Response:
     assert isinstance(error, PartwiseError)
     kind = type(error).__name__.removesuffix("Error").lower()
     return Json({"error": {"kind": kind, "message": str(error)}}, 422)
+
+
+def refused(request: Request, error: Exception) -> Response:
+    """What the system refuses: a full disk or a missing permission is the learner's to mend."""
+    assert isinstance(error, OSError)
+    if error.errno not in REFUSALS:
+        logged(error)
+        return fault(request, error)
+    try:
+        with writing(Path(error.filename or "?")):
+            raise error
+    except StorageError as told:
+        return mistake(request, told)
 
 
 def fault(request: Request, error: Exception) -> Response:

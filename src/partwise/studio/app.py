@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from partwise.errors import PartwiseError
 from partwise.messages import LANGUAGES, use_language, use_words
 from partwise.studio import about, jobs, lessons, models, pages, progress, socket, texts
-from partwise.studio.answers import fault, gone, mistake
+from partwise.studio.answers import fault, gone, mistake, refused
 from partwise.studio.kernels import Kernels
 from partwise.studio.playground import Playground
 from partwise.studio.security import Guard, TooLargeError, too_large
@@ -82,6 +82,7 @@ def build(state: State) -> ASGIApp:
             PartwiseError: mistake,
             TooLargeError: too_large,
             ClientDisconnect: gone,
+            OSError: refused,
             Exception: fault,
         },
         lifespan=life,
