@@ -73,7 +73,7 @@ def attempt(args: argparse.Namespace) -> dict[str, object]:
     prepared = prepare(str(learned), config, cache=cache_folder(), offline=True)
     facts = facts_of(prepared)
     size = next(size for size in SIZES if str(size) == args.size)
-    begin = changed(member(size, facts.vocab_size), args.set)
+    begin = changed(member(size, facts.vocab_size, facts.train_tokens), args.set)
     began = time.perf_counter()
     speed = speed_of(begin, time.process_time)
     tokens = int(60 * args.minutes * speed * args.share)

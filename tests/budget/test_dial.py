@@ -22,7 +22,7 @@ from partwise.budget.dial import (
     speeds,
     turn,
 )
-from partwise.budget.family import ENOUGH, SIZES, Size, inner_parameters, member
+from partwise.budget.family import SHORT, SIZES, Size, enough, inner_parameters, member
 from partwise.budget.law import Law
 from partwise.budget.speed import TRIED
 from partwise.budget.surprise import surprise
@@ -49,7 +49,7 @@ class Machine:
     def measured(self) -> Iterator[tuple[Size, float]]:
         for size in SIZES:
             self.asked += 1
-            yield size, self.flops / inner_parameters(member(size, 65).model)
+            yield size, self.flops / inner_parameters(member(size, 65, 10**6).model)
 
 
 def chosen(flops: float, seconds: float, facts: Facts = FACTS) -> tuple[int, float, int]:
@@ -96,24 +96,25 @@ def test_sizes_far_too_large_are_not_measured() -> None:
 
 def test_a_small_text_gets_a_small_model_however_long_it_is_read() -> None:
     index, _, _ = chosen(1e12, 3600, replace(FACTS, train_tokens=90_000))
-    assert inner_parameters(member(SIZES[index], 65).model) <= 5 * 90_000
+    assert inner_parameters(member(SIZES[index], 65, 90_000).model) <= 5 * 90_000
     assert chosen(1e12, 3600, replace(FACTS, train_tokens=10))[0] == 0
 
 
 def test_a_text_that_is_read_often_is_held_against_learning_by_heart() -> None:
-    once, often = (member(SIZES[2], 65, readings=times).model for times in (1, 10))
-    assert once.ngram > 1 and once.dropout == 0
-    assert often.ngram == 1 and often.dropout > 0
+    once, often = (member(SIZES[2], 65, 10**6, readings=times).model for times in (1, 10))
+    short = member(SIZES[2], 65, SHORT - 1).model
+    assert once.ngram > often.ngram and once.ngram > short.ngram
+    assert once.dropout == 0 and often.dropout > 0 and short.dropout > 0
     # Told to read on, it is; by itself the dial stops before.
     told = choose_size(600, FACTS, [(SIZES[1], 5e4)], LAW, Wanted({}, {"epochs": 20}))
-    assert told.begin.model == member(SIZES[1], 65, readings=20).model
+    assert told.begin.model == member(SIZES[1], 65, 10**6, readings=20).model
     assert choose_size(600, FACTS, [(SIZES[1], 5e4)], LAW).begin.model.ngram == once.ngram
 
 
 def test_more_time_than_the_text_is_worth_is_not_taken_and_that_is_said() -> None:
     facts = replace(FACTS, train_tokens=10_000, validation_tokens=1000)
     choice = choose_size(3600, facts, [(SIZES[0], 50_000.0)], LAW)
-    tokens = max(ENOUGH * 10_000, FEWEST_STEPS * 8 * 128)
+    tokens = max(enough(10_000) * 10_000, FEWEST_STEPS * 8 * 128)
     assert choice.enough and choice.tokens == tokens == choice.begin.train.tokens
     # As many seconds as those tokens take, the judging at the end among them.
     assert choice.seconds == pytest.approx(tokens / 50_000, rel=0.1)
@@ -176,7 +177,7 @@ def test_speed_is_that_of_the_fastest_step_of_the_products_own_loop() -> None:
     facts = replace(FACTS, vocab_size=5)
     wanted = Wanted({}, {"batch_size": 1, "steps": 3, "minutes": 1.0})
     found = list(speeds(facts, SIZES[:1], wanted, clock=lambda: next(ticks)))
-    context = member(SIZES[0], 5).model.context_length
+    context = member(SIZES[0], 5, 10**6).model.context_length
     assert found == [(SIZES[0], context / 1.0)]
     assert TRIED == 5
 

@@ -49,7 +49,9 @@ def test_the_interval_is_as_wide_as_the_runs_are_off() -> None:
 def test_what_a_texts_surprise_does_not_foretell_widens_the_interval_alone() -> None:
     law = fit(made(TRUE, texts=(1.1, 1.0, 1 / 1.1)))
     assert (law.model_power, law.data_power, law.repeats) == (0.3, 0.35, 4.0)
-    assert law.spread < 1e-6 and 0.08 < law.between < 0.12
+    # They deviate by 0.0955, and three are few: 2.92 and not 1.645 deviations hold nine of ten.
+    assert law.spread < 1e-6
+    assert law.between == pytest.approx(0.0955 * (4 / 3) ** 0.5 * 2.92 / 1.645, rel=0.1)
     assert law.interval(1.0)[1] - 1 == pytest.approx(1.645 * law.between, rel=1e-3)
 
 
@@ -73,7 +75,7 @@ def test_more_of_anything_promises_no_less() -> None:
 def test_an_earlier_forms_runs_say_how_sizes_compare_and_not_how_low_todays_come() -> None:
     older = [replace(point, loss=1.3 * point.loss, earlier=True) for point in made(TRUE)]
     law = fit([*older, *made(TRUE, texts=(1.1, 1.0, 1 / 1.1))])
-    assert law.floor == pytest.approx(0.6, rel=0.02) and 0.05 < law.between < 0.08
+    assert law.floor == pytest.approx(0.6, rel=0.02) and law.between > 0.08
     assert law.spread < 1e-6 and law.runs == 54
 
 

@@ -76,7 +76,7 @@ def law_cells() -> list[Cell]:
     """The runs that the law is fitted to, the cheapest first."""
     priced = []
     for size in SIZES:
-        parameters = inner_parameters(member(size, 96).model)
+        parameters = inner_parameters(member(size, 96, 1).model)
         for tokens in TOKENS:
             if 6 * parameters * tokens <= DEAREST:
                 priced += [(parameters * tokens, Cell(text, size, tokens)) for text in TEXTS]
@@ -150,7 +150,7 @@ def take(cell: Cell, clock: Callable[[], float] = time.perf_counter) -> dict[str
         assert cell.size is not None
         size, tokens = cell.size, cell.tokens
         readings = tokens / facts.train_tokens
-        begin = member(size, facts.vocab_size, readings=readings)
+        begin = member(size, facts.vocab_size, facts.train_tokens, readings=readings)
     else:
         assert cell.minutes is not None
         choice = _chosen(cell, facts, 60 * cell.minutes)
@@ -287,6 +287,7 @@ def of_family(row: dict[str, Any]) -> bool:
     begin = member(
         next(size for size in SIZES if str(size) == row["size"]),
         model["vocab_size"],
+        row["text_tokens"],
         readings=row["tokens"] / row["text_tokens"],
     )
     same: bool = row["settings"] == settings_of(begin)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from partwise.budget.choices import EVALUATED_TOKENS, fit_to_text
-from partwise.budget.family import ENOUGH, SIZES, TOO_MANY, Size, inner_parameters, member
+from partwise.budget.family import SIZES, TOO_MANY, Size, enough, inner_parameters, member
 from partwise.budget.law import Law, standing
 from partwise.budget.recipes import Recipe
 from partwise.budget.speed import speed_of
@@ -200,7 +200,7 @@ def choose_size(
 def _promise(
     seconds: float, facts: Facts, size: Size, speed: float, law: Law, wanted: Wanted
 ) -> Choice:
-    plain = wanted.over(member(size, facts.vocab_size), facts)
+    plain = wanted.over(member(size, facts.vocab_size, facts.train_tokens), facts)
     # At the end the model is judged, which takes time of the run.
     judged = min(facts.validation_tokens, EVALUATED_TOKENS) / 3
     read = speed * seconds * (1 - BESIDES)
@@ -210,17 +210,17 @@ def _promise(
     tokens = max(a_step, min(read, wanted.most(plain, facts)))
     # A run that could read only a little more reads all it can: no speed is foretold exactly, and
     # one that its minutes end before its tokens do would end while its rate is high.
-    most = max(ENOUGH * facts.train_tokens, FEWEST_STEPS * a_step)
-    enough = wanted.unlimited and tokens > most * TOO_MANY / ENOUGH
-    if enough:
+    most = max(enough(facts.train_tokens) * facts.train_tokens, FEWEST_STEPS * a_step)
+    ends = wanted.unlimited and tokens > TOO_MANY * most
+    if ends:
         tokens = most
     readings = tokens / facts.train_tokens
-    begin = member(size, facts.vocab_size, readings=readings)
-    train = replace(begin.train, tokens=round(tokens) if enough else None)
+    begin = member(size, facts.vocab_size, facts.train_tokens, readings=readings)
+    train = replace(begin.train, tokens=round(tokens) if ends else None)
     begin = wanted.over(Recipe(begin.model, _looked_at(train, tokens, a_step, facts)), facts)
     loss = law.loss(inner_parameters(begin.model), tokens, facts.train_tokens, facts.surprise)
-    took = seconds * tokens / read if enough else seconds
-    return Choice(size, begin, tokens, took, enough, loss, law.interval(loss))
+    took = seconds * tokens / read if ends else seconds
+    return Choice(size, begin, tokens, took, ends, loss, law.interval(loss))
 
 
 def _looked_at(train: TrainConfig, tokens: float, a_step: int, facts: Facts) -> TrainConfig:
@@ -303,7 +303,7 @@ def speeds(
         clock: seconds.
     """
     for size in sizes:
-        begin = member(size, facts.vocab_size)
+        begin = member(size, facts.vocab_size, facts.train_tokens)
         yield size, speed_of(wanted.over(begin, facts), clock)
 
 

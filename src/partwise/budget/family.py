@@ -50,11 +50,19 @@ SIZES = (
     Size(12, 768, 8),
 )
 
+# Tokens of a text below which what it says of long stretches is true of it alone.
+SHORT = 300_000
+
 # Tables of n-grams make the first readings of a text worth much, and soon have it by heart: after
-# so many readings a run ends that has time for more than so many others; one that is told to read
-# on does so without tables, and with dropout.
-ENOUGH, TOO_MANY = 4.0, 5.0
-TABLES, DROPOUT = 4, 0.2
+# so many readings of a text, short or long, a run ends that has time for many more. One that is
+# told to read on does so with shorter tables.
+ENOUGH_OF_SHORT, ENOUGH_OF_LONG = 11.0, 4.0
+TOO_MANY = 1.25
+
+# Dropout where a text is read often; more of it, and some on the embeddings, from so many readings
+# of a short one.
+DROPOUT, MORE_DROPOUT, OF_EMBEDDINGS = 0.2, 0.3, 0.2
+MORE_FROM = 6.0
 
 # Fields of the training that change no weight: how long it is, where it runs, what is told of it.
 BESIDE_THE_POINT = frozenset(
@@ -82,15 +90,25 @@ BESIDE_THE_POINT = frozenset(
 )
 
 
-def member(size: Size, vocab_size: int, *, readings: float = 1.0) -> Recipe:
+def enough(text_tokens: int) -> float:
+    """Readings after which a text of so many tokens gives no more."""
+    return ENOUGH_OF_SHORT if text_tokens < SHORT else ENOUGH_OF_LONG
+
+
+def member(size: Size, vocab_size: int, text_tokens: int, *, readings: float = 1.0) -> Recipe:
     """The model of that size, and how it is trained; for how long is left open.
 
     Args:
         size: one of `SIZES`, or another.
         vocab_size: different tokens of the text.
-        readings: how often it is read.
+        text_tokens: tokens of its training part.
+        readings: how often that is read.
     """
-    by_heart = readings > TOO_MANY
+    short = text_tokens < SHORT
+    by_heart = readings > TOO_MANY * enough(text_tokens)
+    longest = 2 if short or by_heart else 4
+    dropout = DROPOUT if short or by_heart else 0.0
+    much = short and readings > MORE_FROM
     model = ModelConfig(
         vocab_size=vocab_size,
         context_length=128,
@@ -106,10 +124,11 @@ def member(size: Size, vocab_size: int, *, readings: float = 1.0) -> Recipe:
         norm_bias=False,
         position="rotary",
         rope_base=1000.0,
-        dropout=DROPOUT if by_heart else 0.0,
+        dropout=MORE_DROPOUT if much else dropout,
+        embedding_dropout=OF_EMBEDDINGS if much else 0.0,
         attention_dropout=0.0,
         tie_embeddings=False,
-        ngram=1 if by_heart else TABLES,
+        ngram=longest,
         ngram_rows=16384,
         embedding_shortcut=True,
         initialisation="zero_projection",

@@ -63,7 +63,8 @@ class Law:
     Args:
         floor, model, model_power, data, data_power, repeats: see above; `repeats` is r.
         spread: deviation of a text's runs from the law, as a share of the loss.
-        between: deviation of the texts from what their surprise foretells, as a share of the loss.
+        between: deviation of the texts from what their surprise foretells, as a share of the loss;
+            the wider the fewer texts there were.
         runs: how many it was fitted to, earlier ones among them.
     """
 
@@ -144,16 +145,26 @@ def fit(points: Sequence[Point]) -> Law:
         data_power=data_power,
         repeats=repeats,
         spread=math.sqrt(off / freedom),
-        between=_between([own[today], np.delete(own, today)]),
+        between=_between(own[today]),
         runs=len(points),
     )
 
 
-def _between(forms: Sequence[Any]) -> float:
-    """Deviation of the texts' factors from the mean of those of the same form."""
-    off = [sum((factor / form.mean() - 1) ** 2 for factor in form) for form in forms if len(form)]
-    freedom = sum(max(0, len(form) - 1) for form in forms)
-    return math.sqrt(sum(off) / freedom) if freedom else 0.0
+def _between(factors: Any) -> float:
+    """The deviation of texts' factors, wider the fewer texts there are.
+
+    s sqrt(1 + 1 / n) t / z, for the mean and the deviation s of n texts are themselves not known
+    well; t is Student's quantile with n - 1 degrees of freedom where z is the normal law's.
+
+    Source: Fisher and Cornish, "The Percentile Points of Distributions Having Known Cumulants",
+    1960, for t.
+    """
+    count = len(factors)
+    if count < 2:
+        return 0.0
+    z, freedom = NINE_OF_TEN, count - 1
+    t = z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+    return float(factors.std(ddof=1)) * math.sqrt(1 + 1 / count) * t / z
 
 
 def standing() -> Law:
