@@ -64,3 +64,22 @@ def test_a_translator_is_trained_and_used_on_the_page(journey: Journey) -> None:
     page.locator(".written").wait_for()
     page.locator("canvas").first.wait_for()
     journey.accessible("after")
+
+
+def test_an_edit_outlives_a_server_that_ends_as_the_page_does(journey: Journey) -> None:
+    """The last post gets no answer; the next visit sends it."""
+    page = journey.page
+    journey.open("/lesson/06.6")
+    editor = page.locator(".cm-content").first
+    editor.focus()
+    page.route("**/api/progress", lambda route: route.abort("aborted"))
+    page.keyboard.press("Control+Home")
+    page.keyboard.type("# kept after all\n")
+    page.goto("about:blank")
+    page.unroute("**/api/progress")
+    journey.open("/lesson/06.6")
+    page.locator(".cm-content", has_text="kept after all").first.wait_for()
+    sent = journey.live.get("/api/progress")["lessons"]["06.6"]
+    assert any(
+        "kept after all" in (one.get("code") or {}).get("content", "") for one in sent.values()
+    )

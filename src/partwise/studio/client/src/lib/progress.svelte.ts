@@ -28,6 +28,8 @@ let problem = $state<string | null>(null);
 let loading: Promise<void> | null = null;
 const unsaved = new Map<string, Record<string, unknown>>();
 let timer: ReturnType<typeof setTimeout> | undefined;
+/** Whether this page has put something by. */
+let aside = false;
 
 /** Reads what was kept, once; the cells wait for it. */
 export function load(): Promise<void> {
@@ -35,8 +37,10 @@ export function load(): Promise<void> {
     try {
       if (exported) entries = JSON.parse(localStorage.getItem(KEY) ?? "{}") as Entries;
       else {
-        await sendLeft();
-        entries = (await get<{ lessons: Entries }>("/api/progress")).lessons ?? {};
+        const kept = async (): Promise<Entries> =>
+          (await get<{ lessons: Entries }>("/api/progress")).lessons ?? {};
+        entries = await kept();
+        if (await sendLeft(entries)) entries = await kept();
       }
     } catch (error) {
       problem = sentence(error);
@@ -49,26 +53,41 @@ export function load(): Promise<void> {
   return loading;
 }
 
-/** Sends what an earlier page could not. What the server refuses is not tried again. */
-async function sendLeft(): Promise<void> {
+interface Left {
+  lesson: string;
+  cell: string;
+  kind: Kind;
+  at?: number;
+}
+
+/**
+ * Sends what an earlier page could not, unless something newer stands there; whether anything was
+ * sent. What makes no sense to the server is not tried again, and what a full disk refused is.
+ */
+async function sendLeft(known: Entries): Promise<boolean> {
   const left = localStorage.getItem(LEFT);
-  if (left === null) return;
+  if (left === null) return false;
   localStorage.removeItem(LEFT);
-  for (const body of JSON.parse(left) as unknown[]) {
+  for (const body of JSON.parse(left) as Left[]) {
+    const saved = known[body.lesson]?.[body.cell]?.[body.kind]?.saved ?? 0;
+    if (body.at !== undefined && saved > body.at) continue;
     try {
       await post("/api/progress", body);
     } catch (error) {
-      if (error instanceof ApiError && error.status === 422) continue;
+      if (error instanceof ApiError && error.kind === "usage") continue;
       localStorage.setItem(LEFT, left);
       throw error;
     }
   }
+  return true;
 }
 
 function putBy(): void {
   try {
     if (unsaved.size) localStorage.setItem(LEFT, JSON.stringify([...unsaved.values()]));
-    else localStorage.removeItem(LEFT);
+    // What another page put by is left there.
+    else if (aside) localStorage.removeItem(LEFT);
+    aside = unsaved.size > 0;
   } catch {
     // The page still holds it and says that it is not saved.
   }
@@ -91,7 +110,7 @@ export function keep(
   const kinds = (cells[cell] ??= {});
   if (content === null && state === null) delete kinds[kind];
   else kinds[kind] = { content, state, changed: false, saved: Date.now() / 1000 };
-  const body = { lesson, cell, kind, content, state, hash: value.hash };
+  const body = { lesson, cell, kind, content, state, hash: value.hash, at: Date.now() / 1000 };
   unsaved.set(`${lesson}\n${cell}\n${kind}`, body);
   clearTimeout(timer);
   timer = setTimeout(() => void flush(), WAIT);
@@ -136,9 +155,10 @@ function leave(): void {
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify(body),
       keepalive: true,
-    });
+    }).catch(() => undefined);
   }
-  unsaved.clear();
+  // Where the server ends at the same moment, the next visit sends them.
+  putBy();
 }
 globalThis.window?.addEventListener("pagehide", leave);
 if (globalThis.window) onOpen(() => void (unsaved.size && flush()));
