@@ -119,6 +119,12 @@ def test_an_exercise_is_solved_and_found_again(journey: Journey) -> None:
     page.keyboard.press("Control+Enter")
     section.get_by_text("通过了").wait_for()
     journey.accessible("a solved exercise")
+    # Its name, its time and all of its buttons on a phone, where words are longest.
+    page.get_by_role("button", name="English").click()
+    page.set_viewport_size(PHONE)
+    journey.fits()
+    page.set_viewport_size(LAPTOP)
+    page.get_by_role("button", name="中文").click()
     page.wait_for_timeout(1500)
     page.reload()
     section.get_by_text("已通过").wait_for()
