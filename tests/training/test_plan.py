@@ -1,6 +1,7 @@
 """How many steps a run has: counted from its limits, or fitted into its minutes."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -168,3 +169,18 @@ def test_one_step_is_taken_in_any_case() -> None:
     _, events = timed(0.001, 5.0)
     assert events[-1].step == 1
     assert events[-1].val_loss is not None
+
+
+def test_a_finished_run_goes_on_when_it_is_given_more_minutes(tmp_path: Path) -> None:
+    clock = Clock()
+    ends = []
+    for minutes in (0.5, 0.5, 1.5):
+        config = replace(CONFIG, steps=None, minutes=minutes, eval_every=20, min_lr_ratio=0.0)
+        text = data(config, clock=clock, step_seconds=0.5, batch_seconds=0.2)
+        ends.append(
+            list(train(new_model(), text, config, folder=tmp_path, resume=True, clock=clock))[-1]
+        )
+    first, again, more = ends
+    assert again.step == first.step, "its minutes are over"
+    assert more.step > 2 * first.step
+    assert more.seconds == pytest.approx(90, abs=2), "the minutes count from the beginning"

@@ -92,6 +92,9 @@ class State:
         if self.precision.scaler is not None and scaler is not None:
             self.precision.scaler.load_state_dict(scaler)
         self.progress = Progress(**checkpoint.state["progress"])
+        if checkpoint.state["settings"].get("minutes") != self.config.minutes:
+            # Other minutes are filled by other steps.
+            self.progress.planned_total = None
         self._before = checkpoint.state
 
     def changes(self, objective: Objective) -> Notice | None:
