@@ -292,6 +292,15 @@ def test_elsewhere_the_server_watches_the_memory(
         assert "GB of memory" in dead["reason"]
 
 
+def test_a_page_that_opens_a_lesson_hears_of_no_dead_python(tmp_path: Path) -> None:
+    """It would give up the cells that wait already."""
+    with running(tmp_path) as live, live.tab() as tab:
+        tab.send("kernel.open", lesson="05")
+        tab.until(lambda m: m.get("state") == "idle")
+        states = [m["state"] for m in tab.heard if m["type"] == "kernel.state"]
+        assert states[0] == "starting" and "dead" not in states
+
+
 def test_a_python_that_cannot_start_says_why(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "lessons").write_text("in the way", encoding="utf-8")

@@ -107,6 +107,9 @@ class Kernel:
     def warm(self, language: Language) -> None:
         """Start, as somebody will soon need it."""
         self._language = language
+        if self._process is None:
+            # A page that hears of a dead Python gives up the cells that wait for it.
+            self._set("starting")
         self._work()
 
     async def interrupt(self) -> None:
