@@ -51,9 +51,7 @@ STRANGERS = {
 EXCEPTIONS = {("reference.py", "partwise.model.config")}
 
 PICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
-SURROUNDINGS = re.compile(
-    r"PARTWISE_\w+|LC_ALL|LC_MESSAGES|LANG|NO_COLOR|TERM|COLUMNS"
-)
+SURROUNDINGS = re.compile(r"PARTWISE_\w+|LC_ALL|LC_MESSAGES|LANG|NO_COLOR|TERM|COLUMNS")
 
 
 ASKING = {"os.environ", "os.environb", "os.getenv", "os.putenv"}
