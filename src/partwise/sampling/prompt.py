@@ -62,7 +62,7 @@ def read_prompt(
         left_out = error.values.get("characters", "")
         notices = (
             Notice(
-                "left out of the prompt, as the model never saw them: {characters}",
+                "left out, as the model never saw them: {characters}",
                 characters=left_out,
             ),
         )
