@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from partwise.errors import TrainingError
 from partwise.ladder import pool, worker
 from partwise.ladder.climb import climb
 from partwise.ladder.config import LadderConfig
@@ -138,6 +140,22 @@ for event in climb(config, text="cats.txt"):
     assert list(Path("ladders/cats/runs/rung-1-seed-1/checkpoints").glob("step-*"))
 
 
+class Once(io.StringIO):
+    """One task; its end comes when the answer is complete, as it does from a ladder."""
+
+    def __init__(self, task: dict[str, Any], told: io.StringIO) -> None:
+        super().__init__(json.dumps(task) + "\n")
+        self._told = told
+
+    def __next__(self) -> str:
+        line = self.readline()
+        while not line:
+            if any(f'"{end}"' in self._told.getvalue() for end in pool.ENDS):
+                raise StopIteration
+            time.sleep(0.01)
+        return line
+
+
 def test_a_worker_answers_line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """The protocol without a process: a task in, messages out, the last of them an end."""
     from partwise.ladder.plan import plan
@@ -146,24 +164,24 @@ def test_a_worker_answers_line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("partwise.ladder.work.SAMPLE_CHARS", 5)
     (job,), _ = plan(LadderConfig(only="1", steps=3))
 
-    class Tasks(io.StringIO):
-        """Its end comes when the first answer is complete, as it does from a ladder."""
-
-        def __next__(self) -> str:
-            line = self.readline()
-            while not line:
-                if '"done"' in told.getvalue():
-                    raise StopIteration
-                time.sleep(0.01)
-            return line
-
     told = io.StringIO()
-    tasks = Tasks(json.dumps({"task": "train", "job": job.to_plain()}) + "\n")
-    worker.answer(place(), tasks, told)
+    task = {"task": "train", "job": job.to_plain()}
+    worker.answer(place(), Once(task, told), told)
     messages = [json.loads(line) for line in told.getvalue().splitlines()]
     assert messages[0]["kind"] == "moved"
     assert messages[-1]["kind"] == "done"
     assert messages[-1]["machine"]["cores"] >= 1
+
+
+def test_a_worker_says_it_in_the_words_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: Any) -> Any:
+        raise TrainingError("{reason}", reason=1)
+
+    monkeypatch.setattr("partwise.ladder.work.Job.from_plain", refuse)
+    told = io.StringIO()
+    here = replace(place(), words={"{reason}": "in other words {reason}"})
+    worker.answer(here, Once({"task": "train", "job": {}}, told), told)
+    assert json.loads(told.getvalue())["reason"] == "in other words 1"
 
 
 def test_no_tasks_no_processes(processes: list["subprocess.Popen[Any]"]) -> None:

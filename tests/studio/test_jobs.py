@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 from partwise.errors import PartwiseError, StorageError, UsageError
+from partwise.ladder.config import LadderConfig
+from partwise.ladder.plan import plan
+from partwise.ladder.pool import Told
+from partwise.messages import use_words
 from partwise.studio import foresight
+from partwise.studio.foresight import Foresight
 from partwise.studio.orders import Order, order
 from partwise.studio.state import State
 from partwise.studio.tails import POINTS, Tail, thinned
@@ -359,3 +364,53 @@ def test_a_full_disk_starts_no_job(
         for process in started:
             assert process.wait(30) != 0
         assert list((tmp_path / "home" / "jobs").glob("*")) == []
+
+
+def test_a_full_disk_keeps_nobody_from_stopping_and_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*given: object, **named: object) -> None:
+        raise StorageError("{reason}", reason="no space")
+
+    with running(tmp_path) as live:
+        id = live.state.jobs.begin(asleep(tmp_path / "runs" / "one"))["id"]
+        monkeypatch.setattr("partwise.studio.jobs.write_json", refused)
+        status, job = live.post(f"/api/jobs/{id}/stop", {})
+        assert status == 200 and (job["stopping"] or job["state"] == "stopped")
+        assert live.state.jobs._processes[id].wait(30) != 0
+        assert ended(live, id)["state"] == "stopped"
+        with live.tab() as tab:
+            tab.send("watch", channel="jobs")
+            (told,) = tab.until(lambda m: m.get("channel") == "jobs")["jobs"]
+            assert told["state"] == "stopped"
+
+
+def test_a_job_that_goes_on_knows_its_minutes(tmp_path: Path) -> None:
+    (tmp_path / "runs" / "one").mkdir(parents=True)
+    (tmp_path / "runs" / "one" / "run.toml").touch()
+    state = State(root=tmp_path / "runs", ladders=tmp_path / "ladders", data=tmp_path / "home")
+    assert order(state, {"kind": "train", "resume": "run:one", "minutes": 3}, "en").minutes == 3
+    assert order(state, {"kind": "train", "resume": "run:one", "steps": 3}, "en").minutes is None
+
+
+def test_models_are_timed_as_they_are_trained_and_leave_nothing_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def timed(tasks: Any, place: Any, *, threads: int, **named: Any) -> Any:
+        assert Path(place.folder).is_dir() and Path(place.folder) != Path.cwd()
+        assert place.words == {"a": "b"}
+        asked.extend((task["job"]["rung"], threads) for task in tasks)
+        message = {"kind": "timed", "step": 0.1, "evaluation": 0.2}
+        return [Told(number, message) for number in range(len(tasks))]
+
+    monkeypatch.setattr(foresight, "work_through", timed)
+    monkeypatch.setattr(foresight, "cores", lambda: 7)
+    seen = Foresight(State(data=tmp_path))
+    with use_words({"a": "b"}):
+        for given in ({}, {}, {"dtype": "float32"}, {"device": "cpu"}):
+            jobs, _ = plan(LadderConfig(only="1,6", steps=5, **given))
+            assert len(seen._took(jobs, "cats.txt")) == 2
+    # Rung 6 alone is told the device and the dtype.
+    assert asked == [(1, 1), (6, 7), (6, 7), (6, 7)]

@@ -49,7 +49,7 @@ from partwise.ladder.rungs import rungs
 from partwise.ladder.table import Failure, LadderTable, Silenced, read_table, write_table
 from partwise.machine import cores, describe
 from partwise.machine.facts import version_of
-from partwise.messages import Notice, language
+from partwise.messages import Notice, language, words
 from partwise.storage import lock, safe_name, write_atomic
 
 Stop = Callable[[], bool]
@@ -91,7 +91,7 @@ def climb(
     source = find_text(text, offline, said.append)
     name = config.name or source.name + ("" if config.steps is None else f"-steps-{config.steps}")
     folder = Path(root) / safe_name(name)
-    place = Place(str(folder.absolute()), source.spec, offline, language())
+    place = Place(str(folder.absolute()), source.spec, offline, language(), words())
     with lock(folder / ".lock"):
         yield from map(Said, said)
         yield from _Climb(config, jobs, source.name, folder, place, stop).events()

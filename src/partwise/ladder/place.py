@@ -1,6 +1,7 @@
 """Where a ladder stands and what it learns."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -12,9 +13,11 @@ class Place:
         text: the text (see `open_source`).
         offline: never download a corpus.
         language: what messages are written in.
+        words: templates that are said otherwise to its readers (see `use_words`).
     """
 
     folder: str
     text: str
     offline: bool
     language: str
+    words: Mapping[str, str] = field(default_factory=dict)

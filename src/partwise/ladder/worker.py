@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, TextIO
 
 from partwise.ladder.place import Place
-from partwise.messages import Language, use_language
+from partwise.messages import Language, use_language, use_words
 
 
 def run(place: str) -> None:
@@ -59,7 +59,7 @@ def answer(place: Place, tasks: TextIO, told: TextIO) -> None:
         waiting.put(None)
 
     threading.Thread(target=listen, daemon=True).start()
-    with use_language(language):
+    with use_language(language), use_words(place.words):
         while (task := waiting.get()) is not None and not stop.is_set():
             for message in carry_out(task, place, stop.is_set):
                 told.write(json.dumps(message) + "\n")

@@ -66,6 +66,11 @@ def use_words(words: Mapping[str, str]) -> Iterator[None]:
         _words.reset(token)
 
 
+def words() -> dict[str, str]:
+    """What `use_words` has laid over the templates here, to be handed to another process."""
+    return dict(_words.get() or {})
+
+
 def message(template: str, /, **values: object) -> str:
     """`template` in the reader's language, with `{name}` replaced by the values.
 

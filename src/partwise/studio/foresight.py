@@ -1,8 +1,10 @@
 """How long a ladder will take on this machine: a few steps of each model, times how many it has."""
 
 import dataclasses
+import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from partwise.ladder.plan import find_text, plan, steps_done
 from partwise.ladder.pool import work_through
 from partwise.ladder.record import read_record
 from partwise.machine import cores
-from partwise.messages import language
+from partwise.messages import language, words
 from partwise.studio.orders import ladder, ladder_of
 from partwise.studio.recent import Recent
 from partwise.studio.state import State
@@ -30,6 +32,9 @@ BATCHES = 200 / 3
 # A step and an evaluation of the whole validation split (seconds).
 Took = tuple[float, float]
 
+# What that depends on: the text, the rung and its variant, and the device and dtype asked for.
+Key = tuple[str, int, str | None, str, str]
+
 
 class Foresight:
     """What models take, measured once each.
@@ -40,7 +45,7 @@ class Foresight:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._known: Recent[tuple[str, int, str | None], Took] = Recent(REMEMBERED)
+        self._known: Recent[Key, Took] = Recent(REMEMBERED)
         # Two measurements at once would slow each other down.
         self._turn = threading.Lock()
 
@@ -77,23 +82,46 @@ class Foresight:
     def _took(self, jobs: Sequence[Job], spec: str) -> dict[tuple[int, str | None], Took]:
         """What each model takes, whatever its seed; those that are not known are measured."""
         each = {(one.rung, one.variant): one for one in jobs}
-        found = {key: self._known.get((spec, *key)) for key in each}
+        found = {key: self._known.get(_key(one, spec)) for key, one in each.items()}
         missing = [each[key] for key, took in found.items() if took is None]
-        # Plain steps: the compiler makes them quicker, and takes as long itself the first time.
-        plain = [
-            dataclasses.replace(one, train=dataclasses.replace(one.train, compile="off"))
-            for one in missing
-        ]
-        tasks = [{"task": "time", "job": one.to_plain()} for one in plain]
-        place = Place("", spec, True, language())
-        for told in work_through(tasks, place, workers=1, threads=1, stop=lambda: False):
-            one, message = missing[told.task], told.message
-            if message["kind"] == "timed":
-                took = message["step"], message["evaluation"]
-                found[one.rung, one.variant] = self._known.put((spec, one.rung, one.variant), took)
-            elif message["kind"] == "failed":
-                raise TrainingError("{reason}", reason=message["reason"])
+        with _folder() as folder:
+            place = Place(str(folder), spec, True, language(), words())
+            # As the ladder trains them: small ones on a core each, a wide one on all of them.
+            for wide, threads in ((False, 1), (True, cores())):
+                these = [one for one in missing if one.wide == wide]
+                for one, took in _measured(these, place, threads):
+                    found[one.rung, one.variant] = self._known.put(_key(one, spec), took)
         return {key: took for key, took in found.items() if took is not None}
+
+
+def _key(one: Job, spec: str) -> Key:
+    return spec, one.rung, one.variant, one.train.device, one.train.dtype
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder for the workers' logs; it stays where one is left there, which an error names."""
+    folder = Path(tempfile.mkdtemp(prefix="partwise-"))
+    try:
+        yield folder
+    finally:
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def _measured(jobs: Sequence[Job], place: Place, threads: int) -> Iterator[tuple[Job, Took]]:
+    # Plain steps: the compiler makes them quicker, and takes as long itself the first time.
+    plain = [
+        dataclasses.replace(one, train=dataclasses.replace(one.train, compile="off"))
+        for one in jobs
+    ]
+    tasks = [{"task": "time", "job": one.to_plain()} for one in plain]
+    for told in work_through(tasks, place, workers=1, threads=threads, stop=lambda: False):
+        message = told.message
+        if message["kind"] == "timed":
+            yield jobs[told.task], (message["step"], message["evaluation"])
+        elif message["kind"] == "failed":
+            raise TrainingError("{reason}", reason=message["reason"])
 
 
 def _finished(run: Path) -> bool:

@@ -207,8 +207,6 @@ class Jobs:
         if job is None:
             raise UsageError("there is no job {name!r}", name=id)
         if job.state == "running" and self._alive(job) and (now or not job.stopping):
-            job.stopping = True
-            self._write(job)
             with suppress(OSError):
                 # SIGTERM, which means the same to a training as Ctrl+C, and which no shell that
                 # started the studio in the background has told its children to ignore.
@@ -216,6 +214,8 @@ class Jobs:
                 if sys.platform == "win32":
                     number = signal.CTRL_BREAK_EVENT
                 os.kill(job.pid, number)
+                job.stopping = True
+                self._note(job)
         return self.of(job)
 
     def told(self) -> list[dict[str, Any]]:
@@ -343,10 +343,20 @@ class Jobs:
             )
         job.ended = round(time.time(), 1)
         job.last = _far(job) if job.kind != "ladder" else None
-        self._write(job)
+        self._note(job)
 
     def _log(self, job: Job) -> Path:
         return self._home / job.id / "output.log"
+
+    def _note(self, job: Job) -> None:
+        """Write down how a job is; a full disk must keep nobody from reading or stopping it.
+
+        A studio that is started later finds out by itself how it has ended.
+        """
+        try:
+            self._write(job)
+        except StorageError as error:
+            logged(error)
 
     def _write(self, job: Job) -> None:
         write_json(self._home / job.id / "job.json", vars(job), kind=KIND, version=VERSION)

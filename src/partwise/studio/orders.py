@@ -154,7 +154,15 @@ def _resume(state: State, sent: Mapping[str, Any], language: str) -> Order:
             settings["train"][name] = sent[name]
     build(TrainConfig, settings["train"])
     words = ["resume", str(path), *_flags(settings)]
-    return Order("train", path.name, path, COMMAND, _words(words, language))
+    minutes = settings["train"].get("minutes")
+    return Order(
+        "train",
+        path.name,
+        path,
+        COMMAND,
+        _words(words, language),
+        None if minutes is None else float(minutes),
+    )
 
 
 def _translate(state: State, sent: Mapping[str, Any], language: str) -> Order:
