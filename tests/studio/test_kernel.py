@@ -335,6 +335,18 @@ def test_a_model_that_has_gone_ends_the_cell_in_words(
         assert tab.run("a", "1")[0]["status"] == "ok"
 
 
+def test_an_output_that_cannot_be_read_ends_nothing(tab: Tab) -> None:
+    code = "from IPython.display import display\ndisplay({'image/png': 5}, raw=True)"
+    assert tab.run("bad", code)[0]["status"] == "ok"
+    assert text_of(tab.run("good", "6 * 7")[1]) == "42"
+
+
+def test_an_error_of_a_cell_names_no_flag(tab: Tab) -> None:
+    code = "from partwise.text.char import CharTokenizer\nCharTokenizer('ab').encode('c')"
+    (error,) = tab.run("flag", code)[1]
+    assert error["value"].endswith("use other characters")
+
+
 def test_what_ipython_sends_beside_output_is_not_shown() -> None:
     assert output_of("execute_input", {"code": "1"}) is None
     assert output_of("clear_output", {"wait": True}) is None

@@ -1,8 +1,7 @@
 """What runs in a kernel's own process: IPython, held to a memory limit and to so much output.
 
-Errors name the line of
-the cell that they come from, output ends where a page could hold no more, and nothing is read from
-or written to the learner's own IPython settings.
+Errors name the line of the cell that they come from, output ends where a page could hold no more,
+and nothing is read from or written to the learner's own IPython settings.
 """
 
 import importlib
@@ -18,8 +17,9 @@ from ipykernel.kernelapp import IPKernelApp
 from ipykernel.zmqshell import ZMQInteractiveShell
 from traitlets.config import Config
 
-from partwise.messages import Notice
+from partwise.messages import Notice, use_words
 from partwise.studio.memory import limit_memory
+from partwise.studio.wording import PAGES
 
 # Characters that a cell may print to each stream, and pictures and tables that it may show.
 PRINTED = 1 << 19
@@ -208,8 +208,10 @@ def main(words: list[str]) -> None:
         words = words[:place] + words[place + 2 :]
     # There before the first completion after `np.` is asked for.
     importlib.import_module("numpy")
-    app: Any = IPKernelApp.instance(config=configuration(), kernel_class=Kernel)
-    app.initialize(words)
-    OutStream.flush_interval = 0.1
-    threading.Thread(target=warm, daemon=True).start()
-    app.start()
+    # Cells run in contexts that are copies of this one.
+    with use_words(PAGES):
+        app: Any = IPKernelApp.instance(config=configuration(), kernel_class=Kernel)
+        app.initialize(words)
+        OutStream.flush_interval = 0.1
+        threading.Thread(target=warm, daemon=True).start()
+        app.start()

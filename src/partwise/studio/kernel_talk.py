@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from partwise.studio.answers import logged
 from partwise.studio.kernel_output import Told, output_of
 
 # Seconds: until a process answers at all; until a completion is no longer of use; after an answer,
@@ -172,28 +173,41 @@ class Conversation:
     async def _hear_answers(self) -> None:
         while True:
             got = await self._client.get_shell_msg()
-            number = got["parent_header"].get("msg_id")
-            answer: asyncio.Future[dict[str, Any]] | None = None
-            if number in self._pending:
-                answer = self._pending[number].reply
-            elif number in self._asked:
-                answer = self._asked[number]
-            if answer is not None and not answer.done():
-                answer.set_result(got["content"])
+            # A cell may send what it likes: one message that makes no sense must end no loop.
+            try:
+                self._take_answer(got)
+            except Exception as error:
+                logged(error)
 
     async def _hear_output(self) -> None:
         while True:
             got = await self._client.get_iopub_msg()
-            number = got["parent_header"].get("msg_id")
-            kind, content = got["msg_type"], got["content"]
-            if kind == "status":
-                if content["execution_state"] == "idle" and number in self._pending:
-                    self._pending[number].idle.set()
-                continue
-            cell = self._cells.get(number)
-            output = None if cell is None else output_of(kind, content)
-            if cell is not None and output is not None:
-                self._heard(cell, output)
+            try:
+                self._take_output(got)
+            except Exception as error:
+                logged(error)
+
+    def _take_answer(self, got: Told) -> None:
+        number = got["parent_header"].get("msg_id")
+        answer: asyncio.Future[dict[str, Any]] | None = None
+        if number in self._pending:
+            answer = self._pending[number].reply
+        elif number in self._asked:
+            answer = self._asked[number]
+        if answer is not None and not answer.done():
+            answer.set_result(got["content"])
+
+    def _take_output(self, got: Told) -> None:
+        number = got["parent_header"].get("msg_id")
+        kind, content = got["msg_type"], got["content"]
+        if kind == "status":
+            if content["execution_state"] == "idle" and number in self._pending:
+                self._pending[number].idle.set()
+            return
+        cell = self._cells.get(number)
+        output = None if cell is None else output_of(kind, content)
+        if cell is not None and output is not None:
+            self._heard(cell, output)
 
     async def _send(self, channel: Any, message: Told) -> None:
         """Send a message through the asynchronous socket itself.

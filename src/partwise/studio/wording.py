@@ -1,12 +1,14 @@
 """What a page says where a terminal would name a flag: a control of the page, or none at all.
 
 Messages are written where they are met, and there the command line is what most readers have.
-`PAGES` is laid over them for all that the studio answers and all that its jobs say.
+`PAGES` is laid over them for all that the studio answers, and is handed to its jobs, to their
+workers and to the Python of a lesson.
 """
 
 from partwise.messages import Notice
 
-# What the names in braces stand for is given where the message is met.
+# Names in braces get their values where the message is met. A `Notice` with `**` of a dict is how
+# the test of messages knows that they are not written out here, and so asks for none of them.
 _LATER: dict[str, object] = {}
 
 _WORDS = {
