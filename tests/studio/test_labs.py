@@ -5,6 +5,7 @@ import dataclasses
 import json
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ from partwise.errors import UsageError
 from partwise.ladder.depth import STACK, stack
 from partwise.model.config import ModelConfig
 from partwise.model.gpt import GPT
+from partwise.studio import labs
 from partwise.studio.lab import deep, dropout, norms
+from partwise.studio.state import State
 from partwise.text.config import DataConfig
 from partwise.text.prepare import Prepared, prepare
 from partwise.training.events import Finished, Stepped
@@ -170,9 +173,7 @@ def client(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     from starlette.testclient import TestClient
 
     from partwise.errors import PartwiseError
-    from partwise.studio import labs
     from partwise.studio.answers import mistake
-    from partwise.studio.state import State
 
     state = State(root=tmp_path_factory.mktemp("runs"))
     app = Starlette(routes=labs.routes(state), exception_handlers={PartwiseError: mistake})
@@ -261,6 +262,25 @@ def test_a_draw_that_makes_no_sense_is_refused_whole(client: Any) -> None:
     assert "dropout=1.0" in refused(client, "thinned", model="tiny", rate=1.0)
 
 
+def test_a_run_made_anew_under_its_name_has_its_own_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def run(path: Path) -> Any:
+        return SimpleNamespace(
+            path=path,
+            record=SimpleNamespace(created=created),
+            reopen_text=lambda **named: opened.append(created) or created,
+        )
+
+    monkeypatch.setattr(labs, "Run", SimpleNamespace(open=run))
+    lab = labs.Labs(State(root=tmp_path))
+    for created in ("first", "first", "second"):
+        assert lab._text() == created
+    assert opened == ["first", "second"]
+
+
 def test_norms_edges_and_thinned_networks_have_addresses(client: Any) -> None:
     found = asked(client, "norms", texts=3, length=4, width=5)
     assert len(found["input"]) == 12
@@ -299,9 +319,6 @@ def test_an_alignment_is_that_of_the_run(
     from starlette.testclient import TestClient
 
     from partwise.cli import main
-    from partwise.studio import labs
-    from partwise.studio.state import State
-
     monkeypatch.chdir(tmp_path)
     command = "translate reverse --name turned --steps 2 --quiet --train.threads 1"
     assert main([*command.split(), "--data.task-pairs", "400"]) == 0

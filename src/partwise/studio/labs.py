@@ -95,7 +95,8 @@ class Labs:
         self._lane = threading.Lock()
         # Draws are torch's own, which all threads share.
         self._draws = threading.Lock()
-        self._texts: Recent[Path, Prepared] = Recent(TEXTS)
+        # A run that is deleted and made anew under its name was created at another time.
+        self._texts: Recent[tuple[Path, str], Prepared] = Recent(TEXTS)
 
     def stack(self, sent: dict[str, Any]) -> dict[str, Any]:
         """Gradient, likeness of tokens and what blocks add, by layer, before any training."""
@@ -228,10 +229,11 @@ class Labs:
             RunError: it is gone, or is no longer the one that the model learned.
         """
         run = Run.open(self._models.folder(id))
-        known = self._texts.get(run.path)
+        key = run.path, run.record.created
+        known = self._texts.get(key)
         if known is None:
             known = run.reopen_text(cache=self._state.cache, offline=True)
-            self._texts.put(run.path, known)
+            self._texts.put(key, known)
         return known
 
 
