@@ -7,14 +7,27 @@ from typing import Any
 import pytest
 
 from partwise.bench import dial
-from partwise.bench.dial import Cell, all_rows, judged_cell, law_cells, measure, of_family, take
-from partwise.budget.family import SIZES, Size
+from partwise.bench.dial import (
+    Cell,
+    all_rows,
+    judged_cell,
+    law_cells,
+    measure,
+    of_family,
+    points_of,
+    take,
+)
+from partwise.budget.family import SIZES, Size, member, settings_of
 from partwise.text.config import DataConfig
 from partwise.text.prepare import prepare
 
 
 def row(cell: Cell, size: Size, loss: float) -> dict[str, Any]:
+    tokens = cell.tokens or 1 << 20
     return {
+        "tokens": tokens,
+        "text_tokens": 90_000,
+        "settings": settings_of(member(size, 65, 90_000, readings=tokens / 90_000)),
         "cell": cell.name,
         "text": cell.text,
         "size": str(size),
@@ -43,6 +56,35 @@ def test_the_smallest_size_has_no_smaller_one_beside_it() -> None:
     assert judged_cell(rows) == Cell("100 KB", SIZES[1], minutes=1.0)
 
 
+def test_runs_of_an_earlier_form_or_of_a_size_that_there_is_no_more_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = row(Cell("100 KB", None, minutes=1.0), SIZES[2], 2.0)
+    older = row(Cell("100 KB", SIZES[1], minutes=1.0), SIZES[1], 1.0)
+    older["settings"]["model"]["ngram"] = 3
+    gone = row(Cell("100 KB", SIZES[3], minutes=1.0), Size(5, 80, 1), 1.0)
+    assert of_family(own) and not of_family(older) and not of_family(gone)
+    assert judged_cell([own, older, gone]) == Cell("100 KB", SIZES[1], minutes=1.0)
+    assert len(points_of([{**each, "parameters": 1, "surprise": 1.0} for each in (own, gone)])) == 1
+
+    first = law_cells()[0]
+    assert first.size is not None
+    older = row(first, first.size, 1.0)
+    older["settings"]["train"]["muon_lr"] *= 2
+    results = tmp_path / "dial.jsonl"
+    results.write_text(json.dumps(older) + "\n", encoding="utf-8")
+    monkeypatch.setenv("PARTWISE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(dial, "take", lambda cell: row(cell, cell.size, 1.0))
+    assert next(iter(measure(results)))["cell"] == first.name
+
+
+def test_a_run_that_was_cut_to_whole_steps_has_the_settings_it_was_made_with() -> None:
+    made = row(Cell("100 KB", SIZES[1], tokens=540_001), SIZES[1], 1.0)
+    assert made["settings"] != settings_of(member(SIZES[1], 65, 90_000, readings=6.0))
+    made["tokens"] = 540_001 // 1024 * 1024
+    assert of_family(made)
+
+
 def test_the_laws_runs_begin_with_the_cheapest_of_every_text() -> None:
     cells = law_cells()
     assert {cell.text for cell in cells[:3]} == {"100 KB", "1 MB", "30 MB"}
@@ -54,7 +96,7 @@ def test_what_stands_in_the_file_is_not_measured_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PARTWISE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(dial, "take", lambda cell: {"cell": cell.name})
+    monkeypatch.setattr(dial, "take", lambda cell: row(cell, cell.size, 1.0))
     results = tmp_path / "dial.jsonl"
     times = iter(range(100))
     done = list(measure(results, minutes=2.5 / 60, clock=lambda: float(next(times))))

@@ -1,5 +1,6 @@
 """The dial takes the size that the law promises most of, and measures no more than it needs."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from partwise.budget.dial import (
+    BESIDES,
     FEWEST_STEPS,
     NOTHING,
     Facts,
@@ -160,6 +162,16 @@ def test_judging_takes_little_of_the_time() -> None:
         assert train.eval_tokens is not None and train.eval_tokens <= 0.11 * choice.tokens
         looks = choice.tokens / 1024 / train.eval_every
         assert looks < 9 and looks * train.eval_tokens / 3 <= 0.025 * choice.tokens
+
+
+def test_what_is_promised_leaves_time_for_every_look() -> None:
+    facts = replace(FACTS, train_tokens=3 * 10**7, validation_tokens=6000)
+    choice = choose_size(60, facts, [(SIZES[2], 15_000.0)], LAW)
+    looks = math.ceil(choice.tokens / 1024 / choice.begin.train.eval_every)
+    assert looks >= 8
+    # Those on the way and the last, each at a third of what learning costs.
+    work = choice.tokens + looks * facts.validation_tokens / 3
+    assert work < 60 * 15_000 * (1 - BESIDES)
 
 
 def test_it_says_what_it_chose_and_expects() -> None:

@@ -1,4 +1,8 @@
-"""The runs that the minutes dial's law is fitted to, and those that it is judged by.
+"""The runs that the minutes dial's law is fitted to, and those that the dial is judged by.
+
+These judge which size the dial takes; each row says what was expected before it ran. Once it stands
+there the law is fitted to it too, as to any run of the family. How well the law foretells a text
+that it does not know is asked in `tests/budget/test_law.py`, which leaves each text out.
 
 A cell is one run. What was measured stands in a file of JSON lines; what stands there is not
 measured again, so that the grid may be measured in pieces.
@@ -87,8 +91,9 @@ def judged_cell(rows: list[dict[str, Any]]) -> Cell | None:
     """The next run that the dial is judged by; None: all were made.
 
     First the dial's own. Then sizes for the same time, outward from its choice, until the best of
-    them has a worse one on either side.
+    them has a worse one on either side. Runs of an earlier form of the family do not count.
     """
+    rows = [row for row in rows if of_family(row)]
     known = {row["cell"] for row in rows}
     for minutes in MINUTES:
         for text in TEXTS:
@@ -253,7 +258,7 @@ def measure(
     with lock(cache_folder() / "bench" / "lock"):
         while until is None or clock() < until:
             rows = read(results)
-            known = {row["cell"] for row in rows}
+            known = {row["cell"] for row in rows if of_family(row)}
             left = (cell for cell in law_cells() if cell.name not in known)
             cell = judged_cell(rows) if judge else next(left, None)
             if cell is None:
@@ -265,7 +270,10 @@ def measure(
 
 
 def points_of(rows: list[dict[str, Any]]) -> list[Point]:
-    """The law's points: runs of the family as it is now, and those that say that they are older."""
+    """The law's points: runs of the family as it is now, those that judged the dial among them.
+
+    Rows without settings are runs of an earlier form that are kept for how sizes compare.
+    """
     return [
         Point(
             row["text"],
@@ -282,16 +290,27 @@ def points_of(rows: list[dict[str, Any]]) -> list[Point]:
 
 
 def of_family(row: dict[str, Any]) -> bool:
-    """Whether a run had the settings that the dial would give it today."""
-    model = row["settings"]["model"]
-    begin = member(
-        next(size for size in SIZES if str(size) == row["size"]),
-        model["vocab_size"],
-        row["text_tokens"],
-        readings=row["tokens"] / row["text_tokens"],
+    """Whether a run had the settings that the dial would give it today.
+
+    It read whole steps, up to one fewer than it was made for.
+    """
+    size = next((size for size in SIZES if str(size) == row["size"]), None)
+    if size is None or "settings" not in row:
+        return False
+    model, train = row["settings"]["model"], row["settings"]["train"]
+    a_step = train["batch_size"] * model["context_length"]
+    return any(
+        row["settings"]
+        == settings_of(
+            member(
+                size,
+                model["vocab_size"],
+                row["text_tokens"],
+                readings=tokens / row["text_tokens"],
+            )
+        )
+        for tokens in (row["tokens"], row["tokens"] + a_step - 1)
     )
-    same: bool = row["settings"] == settings_of(begin)
-    return same
 
 
 def all_rows(results: Path) -> list[dict[str, Any]]:

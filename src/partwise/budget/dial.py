@@ -201,9 +201,9 @@ def _promise(
     seconds: float, facts: Facts, size: Size, speed: float, law: Law, wanted: Wanted
 ) -> Choice:
     plain = wanted.over(member(size, facts.vocab_size, facts.train_tokens), facts)
-    # At the end the model is judged, which takes time of the run.
+    # On the way and at the end the model is judged, which takes time of the run.
     judged = min(facts.validation_tokens, EVALUATED_TOKENS) / 3
-    read = speed * seconds * (1 - BESIDES)
+    read = speed * seconds * (1 - BESIDES - LOOKED)
     read -= min(judged, read * JUDGED / 3)
     a_step = plain.train.batch_size * plain.model.context_length
     # The first step is taken in any case.
