@@ -4,6 +4,7 @@
  */
 import { ApiError, get, post, sentence } from "./api";
 import { exported } from "./exported";
+import { leaveAll, left, type Left, merged, nameOf } from "./left";
 import { onOpen } from "./socket";
 import { after, type Answered, type Card } from "./review";
 
@@ -18,18 +19,16 @@ export interface Entry {
 type Entries = Record<string, Record<string, Partial<Record<Kind, Entry>>>>;
 
 const KEY = "partwise.progress";
-/** What could not be sent waits here, also for a page that is opened anew. */
-const LEFT = "partwise.unsaved";
 const WAIT = 700;
 
 let entries = $state<Entries>({});
 let loaded = $state(false);
 let problem = $state<string | null>(null);
 let loading: Promise<void> | null = null;
-const unsaved = new Map<string, Record<string, unknown>>();
+const unsaved = new Map<string, Left>();
 let timer: ReturnType<typeof setTimeout> | undefined;
-/** Whether this page has put something by. */
-let aside = false;
+/** What this page has put by for the next one. */
+let aside = new Map<string, Left>();
 
 /** Reads what was kept, once; the cells wait for it. */
 export function load(): Promise<void> {
@@ -53,41 +52,40 @@ export function load(): Promise<void> {
   return loading;
 }
 
-interface Left {
-  lesson: string;
-  cell: string;
-  kind: Kind;
-  at?: number;
-}
-
 /**
  * Sends what an earlier page could not, unless something newer stands there; whether anything was
  * sent. What makes no sense to the server is not tried again, and what a full disk refused is.
  */
 async function sendLeft(known: Entries): Promise<boolean> {
-  const left = localStorage.getItem(LEFT);
-  if (left === null) return false;
-  localStorage.removeItem(LEFT);
-  for (const body of JSON.parse(left) as Left[]) {
+  const waiting = left();
+  leaveAll([]);
+  let sent = false;
+  for (const [place, body] of waiting.entries()) {
     const saved = known[body.lesson]?.[body.cell]?.[body.kind]?.saved ?? 0;
     if (body.at !== undefined && saved > body.at) continue;
     try {
       await post("/api/progress", body);
+      sent = true;
     } catch (error) {
       if (error instanceof ApiError && error.kind === "usage") continue;
-      localStorage.setItem(LEFT, left);
+      // Another page may have left something meanwhile.
+      leaveAll(merged(left(), waiting.slice(place)));
       throw error;
     }
   }
-  return true;
+  return sent;
 }
 
 function putBy(): void {
   try {
-    if (unsaved.size) localStorage.setItem(LEFT, JSON.stringify([...unsaved.values()]));
     // What another page put by is left there.
-    else if (aside) localStorage.removeItem(LEFT);
-    aside = unsaved.size > 0;
+    const others = left().filter((one) => {
+      const mine = aside.get(nameOf(one));
+      return !mine || (one.at ?? 0) > (mine.at ?? 0);
+    });
+    const all = merged(others, [...unsaved.values()]);
+    if (all.length || aside.size) leaveAll(all);
+    aside = new Map(unsaved);
   } catch {
     // The page still holds it and says that it is not saved.
   }
@@ -111,7 +109,7 @@ export function keep(
   if (content === null && state === null) delete kinds[kind];
   else kinds[kind] = { content, state, changed: false, saved: Date.now() / 1000 };
   const body = { lesson, cell, kind, content, state, hash: value.hash, at: Date.now() / 1000 };
-  unsaved.set(`${lesson}\n${cell}\n${kind}`, body);
+  unsaved.set(nameOf(body), body);
   clearTimeout(timer);
   timer = setTimeout(() => void flush(), WAIT);
 }

@@ -1,0 +1,63 @@
+import { beforeEach, expect, it, vi } from "vitest";
+import type { Left } from "./left";
+
+const LEFT = "partwise.unsaved";
+const stored = new Map<string, string>();
+const posted: Left[] = [];
+let online = false;
+let kept = {};
+let read = 0;
+
+async function page(): Promise<typeof import("./progress.svelte")> {
+  vi.resetModules();
+  return import("./progress.svelte");
+}
+
+function waiting(): unknown[] {
+  const all = JSON.parse(stored.get(LEFT) ?? "[]") as Left[];
+  return all.map((one) => one.content).sort();
+}
+
+beforeEach(() => {
+  stored.clear();
+  posted.length = read = 0;
+  online = false;
+  kept = {};
+  vi.stubGlobal("localStorage", {
+    getItem: (name: string) => stored.get(name) ?? null,
+    setItem: (name: string, text: string) => void stored.set(name, text),
+    removeItem: (name: string) => void stored.delete(name),
+  });
+  vi.stubGlobal("fetch", async (_: string, asked: { method: string; body?: string }) => {
+    if (!online) throw new TypeError("no server");
+    if (asked.method === "POST") posted.push(JSON.parse(asked.body ?? "") as Left);
+    else read += 1;
+    return new Response(JSON.stringify({ lessons: kept }));
+  });
+});
+
+// Each page loads its modules anew, which takes a busy machine seconds.
+it("keeps the edits of every page that is left while the server is gone", { timeout: 30_000 }, async () => {
+  const first = await page();
+  first.keep("05", "a", "code", { content: "one" });
+  first.keep("05", "b", "code", { content: "old" });
+  await first.flush();
+  const second = await page();
+  second.keep("05", "b", "code", { content: "new" });
+  await second.flush();
+  expect(waiting()).toEqual(["new", "one"]);
+  // A page that has sent its own takes back nothing else.
+  online = true;
+  await second.flush();
+  expect(waiting()).toEqual(["one"]);
+  await (await page()).load();
+  expect(posted.map((one) => one.content)).toEqual(["new", "one"]);
+});
+
+it("asks again only where something was sent", { timeout: 30_000 }, async () => {
+  online = true;
+  stored.set(LEFT, JSON.stringify([{ lesson: "05", cell: "a", kind: "code", at: 5 }]));
+  kept = { "05": { a: { code: { content: "newer", state: null, saved: 6 } } } };
+  await (await page()).load();
+  expect([posted.length, read, stored.size]).toEqual([0, 1, 0]);
+});
