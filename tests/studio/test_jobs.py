@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -409,8 +410,9 @@ def test_models_are_timed_as_they_are_trained_and_leave_nothing_here(
     monkeypatch.setattr(foresight, "cores", lambda: 7)
     seen = Foresight(State(data=tmp_path))
     with use_words({"a": "b"}):
-        for given in ({}, {}, {"dtype": "float32"}, {"device": "cpu"}):
-            jobs, _ = plan(LadderConfig(only="1,6", steps=5, **given))
+        usual = LadderConfig(only="1,6", steps=5)
+        for config in (usual, usual, replace(usual, dtype="float32"), replace(usual, device="cpu")):
+            jobs, _ = plan(config)
             assert len(seen._took(jobs, "cats.txt")) == 2
     # Rung 6 alone is told the device and the dtype.
     assert asked == [(1, 1), (6, 7), (6, 7), (6, 7)]

@@ -319,6 +319,7 @@ def test_an_alignment_is_that_of_the_run(
     from starlette.testclient import TestClient
 
     from partwise.cli import main
+
     monkeypatch.chdir(tmp_path)
     command = "translate reverse --name turned --steps 2 --quiet --train.threads 1"
     assert main([*command.split(), "--data.task-pairs", "400"]) == 0
