@@ -108,6 +108,19 @@ def test_the_gradient_is_what_the_number_was_multiplied_by(count: int) -> None:
     assert set((y / x).detach().round(decimals=6).tolist()) <= {0.0, round(kept_scale(0.4), 6)}
 
 
+@pytest.mark.parametrize("count", [7, MANY])
+def test_gradients_of_gradients_and_of_functions(count: int) -> None:
+    torch.manual_seed(3)
+    x = torch.rand(count, dtype=torch.float64, requires_grad=True)
+    torch.manual_seed(5)
+    (slope,) = torch.autograd.grad(dropout(x, 0.4).square().sum(), x, create_graph=True)
+    (curve,) = torch.autograd.grad(slope.sum(), x)
+    torch.manual_seed(5)
+    by_function = torch.func.grad(lambda x: dropout(x, 0.4).square().sum())(x.detach())
+    torch.testing.assert_close(by_function, slope.detach())
+    torch.testing.assert_close(curve * x.detach(), slope.detach())
+
+
 def test_evaluation_and_no_rate_touch_nothing() -> None:
     x = ones(9)
     torch.manual_seed(1)

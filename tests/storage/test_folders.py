@@ -139,3 +139,8 @@ def test_a_user_without_a_home_is_told_of_the_variable(monkeypatch: pytest.Monke
         monkeypatch.setenv(variable, "~no-such-user-here/kept")
         with pytest.raises(StorageError, match=f"set {variable}"):
             folder()
+        monkeypatch.delenv(variable)
+        for name in ("user_cache_path", "user_data_path"):
+            monkeypatch.setattr(f"platformdirs.{name}", lambda *_, **__: Path("~/.cache/partwise"))
+        with pytest.raises(StorageError, match=f"set {variable}"):
+            folder()

@@ -173,14 +173,20 @@ def test_one_step_is_taken_in_any_case() -> None:
 
 def test_a_finished_run_goes_on_when_it_is_given_more_minutes(tmp_path: Path) -> None:
     clock = Clock()
-    ends = []
-    for minutes in (0.5, 0.5, 1.5):
-        config = replace(CONFIG, steps=None, minutes=minutes, eval_every=20, min_lr_ratio=0.0)
-        text = data(config, clock=clock, step_seconds=0.5, batch_seconds=0.2)
-        ends.append(
-            list(train(new_model(), text, config, folder=tmp_path, resume=True, clock=clock))[-1]
+    told = []
+    for minutes in (0.5, 0.5, 1.5, 1.6):
+        config = replace(
+            CONFIG, steps=None, minutes=minutes, eval_every=20, min_lr_ratio=0.0, log_every=1
         )
-    first, again, more = ends
+        text = data(config, clock=clock, step_seconds=0.5, batch_seconds=0.2)
+        told.append(
+            list(train(new_model(), text, config, folder=tmp_path, resume=True, clock=clock))
+        )
+    first, again, more, little = (events[-1] for events in told)
     assert again.step == first.step, "its minutes are over"
     assert more.step > 2 * first.step
     assert more.seconds == pytest.approx(90, abs=2), "the minutes count from the beginning"
+    assert little.step > more.step
+    rates = [event.lr for event in told[-1] if isinstance(event, Stepped)]
+    assert max(rates) < 0.2 * CONFIG.lr, "a few more steps end the fall, they do not begin anew"
+    assert any("minutes 0.5 → 1.5" in str(e.notice) for e in told[2] if isinstance(e, Said))

@@ -29,10 +29,11 @@ def keep_freed(keep: bool) -> bool:
     if not hasattr(library, "mallopt") or not hasattr(library, "malloc_trim"):
         return False
     largest = _KEPT if keep else _USUAL
-    done = (
-        library.mallopt(_MMAP_THRESHOLD, largest),
-        library.mallopt(_TRIM_THRESHOLD, 2 * largest - 1),
-    )
+    if not library.mallopt(_MMAP_THRESHOLD, largest):
+        # An older glibc takes no threshold so large; the other one alone would only switch off the
+        # thresholds' own growth.
+        return False
+    done = bool(library.mallopt(_TRIM_THRESHOLD, 2 * largest - 1))
     if not keep:
         library.malloc_trim(0)
-    return all(done)
+    return done

@@ -41,7 +41,7 @@ def dropout(x: Tensor, rate: float, training: bool = True) -> Tensor:
     if not is_by_hand(x):
         return F.dropout(x, rate)
     apply: Any = _Dropout.apply
-    found: Tensor = apply(x, rate)
+    found: Tensor = apply(x, rate)[0]
     return found
 
 
@@ -56,13 +56,18 @@ def is_by_hand(x: Tensor) -> bool:
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
-    def forward(context: Any, x: Tensor, rate: float) -> Tensor:
+    def forward(x: Tensor, rate: float) -> tuple[Tensor, Tensor]:
         mask = torch.empty(x.shape, dtype=torch.uint8)
         for piece in (mask,) if x.numel() <= PIECE else torch.split(mask.view(-1), PIECE):
             draw(piece, STEPS - dropped(rate))
+        return _masked(x, mask, kept_scale(rate)), mask
+
+    @staticmethod
+    def setup_context(context: Any, inputs: tuple[Tensor, float], output: Any) -> None:
+        mask = output[1]
+        context.mark_non_differentiable(mask)
         context.save_for_backward(mask)
-        context.scale = kept_scale(rate)
-        return _masked(x, mask, context.scale)
+        context.scale = kept_scale(inputs[1])
 
     @staticmethod
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None]:
@@ -97,8 +102,8 @@ def draw(out: Tensor, chances: int) -> Tensor:
 
 
 def _masked(x: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """x mask scale, piece by piece."""
-    if x.numel() <= PIECE:
+    """x mask scale, piece by piece unless that is itself to have a gradient."""
+    if x.numel() <= PIECE or (x.requires_grad and torch.is_grad_enabled()):
         return torch.mul(x, mask).mul_(scale)
     out = torch.empty(x.shape, dtype=x.dtype)
     flat = (torch.split(each, PIECE) for each in (x.reshape(-1), mask.view(-1), out.view(-1)))

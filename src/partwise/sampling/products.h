@@ -1,10 +1,15 @@
 /* Sums of products: every token reads each weight once, however many rows of x it serves.
 
    The order of every sum stands here and is not the compiler's choice, so that a token comes out the
-   same in any company: alone or with others, guessed ahead or not, by one thread or by several. */
+   same in any company: alone or with others, guessed ahead or not, by one thread or by several. (Only
+   whether a product and a sum are fused is left to the compiler, which fuses all of them or none.) */
 
 #include <stdint.h>
 #include <string.h>
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the pairs of bfloat16 columns are of a little-endian processor"
+#endif
 
 typedef struct {
     /* (rows, columns): float32, or bfloat16 in which each 32 columns lie in pairs, column k beside

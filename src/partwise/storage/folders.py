@@ -118,7 +118,7 @@ def cache_folder() -> Path:
         named = os.environ.get("PARTWISE_CACHE")
         if named:
             return Path(named).expanduser()
-        return platformdirs.user_cache_path("partwise", appauthor=False)
+        return _whole(platformdirs.user_cache_path("partwise", appauthor=False, opinion=False))
 
 
 def data_folder() -> Path:
@@ -133,7 +133,13 @@ def data_folder() -> Path:
         named = os.environ.get("PARTWISE_HOME")
         if named:
             return Path(named).expanduser()
-        return platformdirs.user_data_path("partwise", appauthor=False, roaming=True)
+        return _whole(platformdirs.user_data_path("partwise", appauthor=False, roaming=True))
+
+
+def _whole(folder: Path) -> Path:
+    if not folder.is_absolute():
+        raise RuntimeError(folder)  # an older platformdirs leaves the ~ of a missing home standing
+    return folder
 
 
 @contextmanager

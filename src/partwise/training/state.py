@@ -22,7 +22,6 @@ from partwise.training.progress import Progress
 # Settings that change neither a weight nor when the learning rate falls, or that are recorded as
 # what came of them ("auto" is the same only where it means the same).
 _HARMLESS = {
-    "minutes",
     "target_loss",
     "patience",
     "dtype",
@@ -92,9 +91,12 @@ class State:
         if self.precision.scaler is not None and scaler is not None:
             self.precision.scaler.load_state_dict(scaler)
         self.progress = Progress(**checkpoint.state["progress"])
-        if checkpoint.state["settings"].get("minutes") != self.config.minutes:
-            # Other minutes are filled by other steps.
-            self.progress.planned_total = None
+        before, now = checkpoint.state["settings"].get("minutes"), self.config.minutes
+        if before != now and self.progress.planned_total is not None:
+            # Until it is measured how many steps fill the new minutes: as many more as they are, so
+            # that the rate does not jump back to its peak.
+            planned = round(self.progress.planned_total * now / before) if before and now else None
+            self.progress.planned_total = planned
         self._before = checkpoint.state
 
     def changes(self, objective: Objective) -> Notice | None:
