@@ -47,6 +47,24 @@ def test_the_ladder_says_its_text_its_time_and_its_order(journey: Journey) -> No
     assert "残差连接" in rungs and "n_heads）：1 → 4" in rungs and "without" not in rungs
 
 
+def test_the_ladder_forgets_why_it_could_not_be_foretold(journey: Journey) -> None:
+    page = journey.page
+    refused = {"error": {"kind": "text", "message": "no such text"}}
+    page.route("**/api/ladder/estimate", lambda route: route.fulfill(status=422, json=refused))
+    journey.open("/ladder")
+    facts = page.locator(".facts")
+    facts.get_by_text("no such text").wait_for()
+    # The next answer takes its time.
+    page.unroute("**/api/ladder/estimate")
+    page.route("**/api/ladder/estimate", lambda route: None)
+    page.get_by_label("种子数").focus()
+    page.keyboard.press("ArrowRight")
+    facts.get_by_text("正在这台机器上试跑几步").wait_for()
+    assert facts.get_by_text("no such text").count() == 0
+    page.unroute("**/api/ladder/estimate")
+    journey.wrong = [one for one in journey.wrong if "422" not in one]
+
+
 def test_a_translator_is_trained_and_used_on_the_page(journey: Journey) -> None:
     page = journey.page
     journey.open("/labs/alignment")
