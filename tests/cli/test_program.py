@@ -231,12 +231,13 @@ def test_output_is_utf8_whatever_the_locale() -> None:
 @pytest.mark.skipif(
     sys.platform == "win32", reason="a pipe's reader that goes away is a POSIX case"
 )
-def test_broken_pipe_is_quiet() -> None:
+@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["size", "gpt2"]])
+def test_broken_pipe_is_quiet(words: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "partwise", "--help"],
+            [sys.executable, "-m", "partwise", *words],
             stdout=writer,
             stderr=subprocess.PIPE,
             timeout=60,

@@ -252,7 +252,7 @@ def test_the_refusal_names_what_would_do() -> None:
         form_for(replace(LLAMA, norm="layernorm"), "runs/mine")
     line = str(refusal.value)
     assert line.startswith("runs/mine fits no form that other programs read: gpt2 has ")
-    assert "norm=rmsnorm instead of layernorm" in line
+    assert "norm=rmsnorm (here layernorm)" in line
 
 
 def test_a_folder_that_is_there_is_never_touched(tmp_path: Path) -> None:

@@ -326,7 +326,7 @@ def about(choice: Choice, facts: Facts, minutes: float) -> tuple[Notice, ...]:
         notices.append(
             Notice(
                 "{needed:.2g} minutes of training are enough: read more often, this text is "
-                "learned by heart and foretold no better (more text helps; --epochs)",
+                "learned by heart and foretold no better (more text helps; --train.epochs)",
                 needed=choice.seconds / 60,
             )
         )

@@ -49,9 +49,14 @@ def console(stream: TextIO | None = None, width: int | None = None) -> "Console"
     """A rich console that takes text as it is: no markup, no emoji codes, no guessed colours."""
     from rich.console import Console
 
+    class Screen(Console):
+        def on_broken_pipe(self) -> None:
+            """Rich would end the process with status 1; a reader that has enough is no fault."""
+            raise BrokenPipeError
+
     out = sys.stdout if stream is None else stream
     terminal = is_terminal(out)
-    return Console(
+    return Screen(
         file=out,
         force_terminal=terminal,
         width=width if terminal or width else PIPE_WIDTH,

@@ -77,7 +77,7 @@ def changes(config: ModelConfig, wanted: dict[str, Any]) -> Iterator[Notice]:
     for name, value in wanted.items():
         choices = " / ".join(map(_shown, value)) if isinstance(value, tuple) else _shown(value)
         yield Notice(
-            "{field}={wanted} instead of {value}",
+            "{field}={wanted} (here {value})",
             field=name,
             wanted=choices,
             value=_shown(getattr(config, name)),

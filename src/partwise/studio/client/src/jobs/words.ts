@@ -34,6 +34,11 @@ export const STATES: Record<string, Pair> = {
   interrupted: { zh: "已停下", en: "stopped" },
   steps: { zh: "完成", en: "finished" },
   minutes: { zh: "完成", en: "finished" },
+  tokens: { zh: "完成", en: "finished" },
+  epochs: { zh: "完成", en: "finished" },
+  target_loss: { zh: "达到目标", en: "target reached" },
+  patience: { zh: "不再进步", en: "no longer better" },
+  not_finite: { zh: "失败", en: "failed" },
   damaged: { zh: "损坏", en: "damaged" },
 };
 
