@@ -173,6 +173,29 @@ def test_a_worker_answers_line_by_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert messages[-1]["machine"]["cores"] >= 1
 
 
+def test_a_worker_that_nobody_hears_saves_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever it meets first: that its input has ended, or that nobody reads what it says."""
+    from partwise.ladder.plan import plan
+
+    class Unheard(io.StringIO):
+        def flush(self) -> None:
+            raise BrokenPipeError
+
+    class Silent(io.StringIO):
+        """One task, and never an end."""
+
+        def __next__(self) -> str:
+            line = self.readline()
+            while not line:
+                time.sleep(0.01)
+            return line
+
+    (job,), _ = plan(LadderConfig(only="1", steps=900))
+    task = {"task": "train", "job": job.to_plain()}
+    worker.answer(place(), Silent(json.dumps(task) + "\n"), Unheard())
+    assert list(Path().glob("**/checkpoints/step-*"))
+
+
 def test_a_worker_says_it_in_the_words_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*given: Any) -> Any:
         raise TrainingError("{reason}", reason=1)

@@ -9,7 +9,6 @@ import os
 import queue
 import sys
 import threading
-from contextlib import suppress
 from typing import Any, TextIO
 
 from partwise.ladder.place import Place
@@ -26,9 +25,7 @@ def run(place: str) -> None:
     told = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", newline="\n")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     tasks = os.fdopen(os.dup(sys.stdin.fileno()), encoding="utf-8")
-    # When nobody listens any more, the ladder is gone and the run is saved.
-    with suppress(BrokenPipeError):
-        answer(Place(**json.loads(place)), tasks, told)
+    answer(Place(**json.loads(place)), tasks, told)
     sys.stderr.flush()
     # Everything is on the disk; taking torch down in good order would only keep the ladder waiting.
     os._exit(0)
@@ -62,5 +59,9 @@ def answer(place: Place, tasks: TextIO, told: TextIO) -> None:
     with use_language(language), use_words(place.words):
         while (task := waiting.get()) is not None and not stop.is_set():
             for message in carry_out(task, place, stop.is_set):
-                told.write(json.dumps(message) + "\n")
-                told.flush()
+                try:
+                    told.write(json.dumps(message) + "\n")
+                    told.flush()
+                except BrokenPipeError:
+                    # Nobody listens any more, the ladder is gone: what runs is saved, then it ends.
+                    stop.set()
