@@ -57,7 +57,7 @@ def answer(place: Place, tasks: TextIO, told: TextIO) -> None:
 
     threading.Thread(target=listen, daemon=True).start()
     with use_language(language), use_words(place.words):
-        while (task := waiting.get()) is not None and not stop.is_set():
+        while not stop.is_set() and (task := waiting.get()) is not None:
             for message in carry_out(task, place, stop.is_set):
                 try:
                     told.write(json.dumps(message) + "\n")
