@@ -26,7 +26,8 @@ import torch
 
 from partwise import __version__
 from partwise.bench.cases import Case, Series, alternate, load, ratio
-from partwise.bench.training import RandomText, no_windows
+from partwise.bench.training import no_windows
+from partwise.budget.speed import RandomText
 from partwise.machine import describe, git_state
 from partwise.messages import Notice
 from partwise.model.config import ModelConfig

@@ -11,6 +11,22 @@ from partwise.text.config import DataConfig
 from partwise.training.config import TrainConfig
 
 
+def hardly_trained(root: Path, name: str, model: ModelConfig) -> Path:
+    """A run of a few steps, in a folder of its own."""
+    train = TrainConfig(
+        steps=12, batch_size=8, warmup_steps=2, eval_every=12, eval_tokens=512, sample_chars=0,
+        device="cpu", dtype="float32", compile="off", threads=1,
+    )  # fmt: skip
+    text = root / "novel.txt"
+    text.write_text(
+        "Once there was a small model. It read, and it wrote.\n" * 400, encoding="utf-8"
+    )
+    run = Run.create(root, name, str(text), model, train, DataConfig())
+    for _ in run.train():
+        pass
+    return run.path
+
+
 @pytest.fixture(scope="session")
 def modern(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Another model that a learner may pick: rotary, RMSNorm, tied, no biases, hardly trained."""
@@ -29,34 +45,10 @@ def modern(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         norm_bias=False,
         position="rotary",
     )
-    train = TrainConfig(
-        steps=12, batch_size=8, warmup_steps=2, eval_every=12, eval_tokens=512, sample_chars=0,
-        device="cpu", dtype="float32", compile="off", threads=1,
-    )  # fmt: skip
-    root = tmp_path_factory.mktemp("modern")
-    text = root / "novel.txt"
-    text.write_text(
-        "Once there was a small model. It read, and it wrote.\n" * 400, encoding="utf-8"
-    )
-    run = Run.create(root, "modern", str(text), model, train, DataConfig())
-    for _ in run.train():
-        pass
-    return run.path
+    return hardly_trained(tmp_path_factory.mktemp("modern"), "modern", model)
 
 
 @pytest.fixture(scope="session")
 def lowest(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The ladder's first rung: one head, a context of 8, and none of the other parts."""
-    train = TrainConfig(
-        steps=12, batch_size=8, warmup_steps=2, eval_every=12, eval_tokens=512, sample_chars=0,
-        device="cpu", dtype="float32", compile="off", threads=1,
-    )  # fmt: skip
-    root = tmp_path_factory.mktemp("lowest")
-    text = root / "novel.txt"
-    text.write_text(
-        "Once there was a small model. It read, and it wrote.\n" * 400, encoding="utf-8"
-    )
-    run = Run.create(root, "lowest", str(text), preset("ladder-1"), train, DataConfig())
-    for _ in run.train():
-        pass
-    return run.path
+    return hardly_trained(tmp_path_factory.mktemp("lowest"), "lowest", preset("ladder-1"))

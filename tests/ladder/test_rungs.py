@@ -5,15 +5,13 @@ import dataclasses
 import pytest
 
 from partwise.ladder.rungs import (
-    MACHINE_FIELDS,
-    RECORD_FIELDS,
     changes,
     definition,
     published,
     rung,
     rungs,
 )
-from partwise.training.config import TrainConfig
+from partwise.training.config import MACHINE_FIELDS, RECORD_FIELDS, TrainConfig
 
 # ../shared/design/ladder.md's table, written out: rung -> field -> (before, after).
 EXPECTED = {

@@ -9,6 +9,7 @@ import torch
 
 from partwise.bench.cases import Case
 from partwise.budget.recipes import recipe
+from partwise.budget.speed import RandomText
 from partwise.messages import Notice
 from partwise.model.config import ModelConfig
 from partwise.model.gpt import GPT
@@ -53,21 +54,6 @@ def training_cases(seconds: float) -> list[Case]:
             "training", Notice("small as its recipe trains it, with Muon"), "tokens/s", recipe_speed
         ),
     ]
-
-
-class RandomText:
-    """Batches of random tokens: a pure function of the step, like those of a real text."""
-
-    def __init__(self, model: ModelConfig, batch_size: int) -> None:
-        self.batch_size = batch_size
-        self.context_length = model.context_length
-        self._vocab_size = model.vocab_size
-
-    def batch(self, step: int, rank: int = 0, world: int = 1) -> Batch:
-        """Inputs and targets (batch_size, context_length)."""
-        shape = (self.batch_size, self.context_length + 1)
-        tokens = np.random.default_rng(step).integers(0, self._vocab_size, shape)  # (B, T + 1)
-        return np.ascontiguousarray(tokens[:, :-1]), np.ascontiguousarray(tokens[:, 1:])
 
 
 def tokens_per_second(model: ModelConfig, settings: TrainConfig, seconds: float) -> float:

@@ -16,7 +16,7 @@ from partwise.budget.recipes import Recipe
 from partwise.model.config import ModelConfig
 from partwise.model.parameters import count_parameters
 from partwise.settings import plain
-from partwise.training.config import TrainConfig
+from partwise.training.config import MACHINE_FIELDS, RECORD_FIELDS, TrainConfig
 
 
 @dataclass(frozen=True)
@@ -74,18 +74,10 @@ BESIDE_THE_POINT = frozenset(
         "target_loss",
         "patience",
         "seed",
-        "dtype",
-        "compile",
-        "device",
-        "threads",
         "eval_every",
         "eval_tokens",
-        "sample_chars",
-        "log_every",
-        "checkpoint_every",
-        "keep_checkpoints",
-        "tensorboard",
-        "wandb",
+        *MACHINE_FIELDS,
+        *RECORD_FIELDS,
     }
 )
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from partwise.budget.recipes import Recipe
+from partwise.model.config import ModelConfig
 from partwise.model.gpt import GPT
 from partwise.text.batches import windows
 from partwise.training.data import Batch, Data
@@ -27,7 +28,7 @@ def speed_of(begin: Recipe, clock: Callable[[], float] = time.perf_counter) -> f
         clock: seconds; those of the process where others use the machine.
     """
     random_state = torch.get_rng_state()
-    text = _Random(begin)
+    text = RandomText(begin.model, begin.train.batch_size)
     data = Data(text, np.zeros(2, np.int64), windows, 1 << 30)
     config = replace(
         begin.train,
@@ -52,16 +53,21 @@ def speed_of(begin: Recipe, clock: Callable[[], float] = time.perf_counter) -> f
     return text.batch_size * text.context_length / max(step, 1e-9)
 
 
-class _Random:
-    """Batches of random tokens: a pure function of the step."""
+class RandomText:
+    """Batches of random tokens: a pure function of the step, like those of a real text.
 
-    def __init__(self, begin: Recipe) -> None:
-        self.batch_size = begin.train.batch_size
-        self.context_length = begin.model.context_length
-        self._vocab_size = begin.model.vocab_size
+    Args:
+        model: whose vocabulary and context they fit.
+        batch_size: texts a batch.
+    """
+
+    def __init__(self, model: ModelConfig, batch_size: int) -> None:
+        self.batch_size = batch_size
+        self.context_length = model.context_length
+        self._vocab_size = model.vocab_size
 
     def batch(self, step: int, rank: int = 0, world: int = 1) -> Batch:
         """Inputs and targets (batch_size, context_length)."""
         shape = (self.batch_size, self.context_length + 1)
-        tokens = np.random.default_rng(step).integers(0, self._vocab_size, shape)
+        tokens = np.random.default_rng(step).integers(0, self._vocab_size, shape)  # (B, T + 1)
         return np.ascontiguousarray(tokens[:, :-1]), np.ascontiguousarray(tokens[:, 1:])

@@ -9,12 +9,13 @@ from typing import Any
 from partwise.errors import RunError, TextError
 from partwise.ladder.config import LadderConfig
 from partwise.ladder.jobs import Job, job
-from partwise.ladder.rungs import MACHINE_FIELDS, PUBLISHED_CORPUS, RECORD_FIELDS, Rung, rung
+from partwise.ladder.rungs import PUBLISHED_CORPUS, Rung, rung
 from partwise.ladder.variants import FAITHFUL, choose, variants
 from partwise.messages import Notice
 from partwise.settings import plain
 from partwise.storage import cache_folder
 from partwise.text.sources import Source, open_source
+from partwise.training.config import MACHINE_FIELDS, RECORD_FIELDS
 
 OFFLINE_CORPUS = "shakespeare"
 

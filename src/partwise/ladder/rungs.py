@@ -16,23 +16,10 @@ from partwise.ladder.config import RUNG_NAMES
 from partwise.messages import Notice
 from partwise.model.config import ModelConfig
 from partwise.model.presets import preset
-from partwise.training.config import TrainConfig
+from partwise.training.config import MACHINE_FIELDS, RECORD_FIELDS, TrainConfig
 
 PUBLISHED_CORPUS = "tinyshakespeare"
 PUBLISHED_SOURCE = 'Karpathy, 2023, "Let\'s build GPT: from scratch, in code, spelled out"'
-
-# Fields that say where and how fast the arithmetic is done, not what is computed.
-MACHINE_FIELDS = ("dtype", "compile", "device", "threads")
-
-# Fields that neither move weights nor change a figure: what is logged, kept and sampled.
-RECORD_FIELDS = (
-    "sample_chars",
-    "log_every",
-    "checkpoint_every",
-    "keep_checkpoints",
-    "tensorboard",
-    "wandb",
-)
 
 SMALL = TrainConfig(
     steps=5000,

@@ -16,6 +16,19 @@ Compile = Literal["auto", "on", "off"]
 # More than any machine has cores; a system out of threads ends the whole process.
 MOST_THREADS = 1024
 
+# Fields that say where and how fast the arithmetic is done, not what is computed.
+MACHINE_FIELDS = ("dtype", "compile", "device", "threads")
+
+# Fields that neither move weights nor change a figure: what is logged, kept and sampled.
+RECORD_FIELDS = (
+    "sample_chars",
+    "log_every",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "tensorboard",
+    "wandb",
+)
+
 
 @dataclass(frozen=True)
 class TrainConfig:

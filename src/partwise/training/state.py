@@ -13,7 +13,7 @@ from torch import nn
 from partwise.messages import Notice
 from partwise.training.average import Average
 from partwise.training.checkpoint import Checkpoint, load_weights, weights_of
-from partwise.training.config import TrainConfig
+from partwise.training.config import MACHINE_FIELDS, RECORD_FIELDS, TrainConfig
 from partwise.training.objective import Objective
 from partwise.training.optim import build_optimizers, pack, unpack
 from partwise.training.precision import Precision
@@ -24,18 +24,10 @@ from partwise.training.progress import Progress
 _HARMLESS = {
     "target_loss",
     "patience",
-    "dtype",
-    "compile",
-    "device",
-    "threads",
     "eval_every",
     "eval_tokens",
-    "sample_chars",
-    "log_every",
-    "checkpoint_every",
-    "keep_checkpoints",
-    "tensorboard",
-    "wandb",
+    *MACHINE_FIELDS,
+    *RECORD_FIELDS,
 }
 
 
