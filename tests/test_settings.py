@@ -20,6 +20,7 @@ from partwise.settings import (
     check,
     checked,
     nearest,
+    offer,
     option,
     options,
     parse,
@@ -122,7 +123,7 @@ def test_a_wrong_type_is_named_in_chinese() -> None:
     with pytest.raises(ConfigError) as caught:
         Example(limit="x")  # type: ignore[arg-type]
     with use_language("zh"):
-        assert str(caught.value) == "limit='x' 的类型不对；请给出整数或none"
+        assert str(caught.value) == "limit='x' 的类型不对；请给出整数 或 none"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ def test_an_unknown_name_is_named_with_the_nearest() -> None:
         build(TrainConfig, {"learning_rat": 1})
     with pytest.raises(ConfigError, match=r"did you mean d_model\?"):
         build(ModelConfig, {"dmodel": 1})
-    with pytest.raises(ConfigError, match=r"did you mean count, share, on"):
+    with pytest.raises(ConfigError, match=r"choose count, share, on"):
         build(Example, {"xyzzy": 1})
 
 
@@ -215,7 +216,9 @@ def test_any_number_can_be_typed(whole: int, number: float) -> None:
 
 def test_the_nearest_name() -> None:
     assert nearest("lerning_rate", ["lr", "learning_rate"]) == "learning_rate"
-    assert nearest("zzz", ["a", "b"]) == "a, b"
+    assert nearest("zzz", ["a", "b"]) is None
+    assert str(offer("lerning_rate", ["lr", "learning_rate"])) == "did you mean learning_rate?"
+    assert str(offer("zzz", ["a", "b"])) == "choose a, b"
 
 
 def test_options_tell_what_a_user_meets() -> None:
@@ -244,6 +247,6 @@ def test_a_whole_number_that_no_file_can_hold_is_refused(value: int) -> None:
 
 
 def test_of_many_names_the_first_few_are_offered() -> None:
-    assert nearest("zzz", [f"a{number:02}" for number in range(12)]).endswith("a11")
-    offered = nearest("zzz", [f"a{number:02}" for number in range(100)])
-    assert offered.endswith("a11, …") and offered.count("a") == 12
+    assert str(offer("zzz", [f"a{number:02}" for number in range(12)])).endswith("a11")
+    offered = str(offer("zzz", [f"a{number:02}" for number in range(100)]))
+    assert offered.endswith("a11, …") and offered.count(", a") == 11

@@ -87,11 +87,19 @@ def _options(config: type[Any]) -> dict[str, Option]:
     return found
 
 
-def nearest(name: str, names: typing.Iterable[str]) -> str:
-    """The name that the user most likely meant, or what there is, the first of many, if none is."""
+def nearest(name: str, names: typing.Iterable[str]) -> str | None:
+    """The name that the user most likely meant, if any is close."""
+    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
+    return close[0] if close else None
+
+
+def offer(name: str, names: typing.Iterable[str]) -> Notice:
+    """What to say of a name that there is not: the one most likely meant, or the first of all."""
     known = list(names)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return close[0] if close else ", ".join(known[:FEW] + ["…"] * (len(known) > FEW))
+    meant = nearest(name, known)
+    if meant is not None:
+        return Notice("did you mean {name}?", name=meant)
+    return Notice("choose {choices}", choices=", ".join(known[:FEW] + ["…"] * (len(known) > FEW)))
 
 
 def checked(config: type[Any], name: str, value: object) -> Any:
@@ -248,10 +256,10 @@ def build(config: type[T], values: Mapping[str, object], base: T | None = None) 
     for name in values:
         if name not in known:
             raise ConfigError(
-                "there is no setting {name!r} in {config}; did you mean {nearest}?",
+                "there is no setting {name!r} in {config}; {offer}",
                 name=name,
                 config=config.__name__,
-                nearest=nearest(name, known),
+                offer=offer(name, known),
             )
     converted = {
         name: checked(config, name, _unwritten(known[name], value))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from partwise.errors import ConfigError
 from partwise.model.config import ModelConfig
 from partwise.model.presets import preset
-from partwise.settings import nearest
+from partwise.settings import offer
 from partwise.training.config import TrainConfig
 
 
@@ -30,9 +30,9 @@ def recipe(name: str) -> Recipe:
     """
     if name not in RECIPES:
         raise ConfigError(
-            "there is no recipe {name!r}; did you mean {nearest}?",
+            "there is no recipe {name!r}; {offer}",
             name=name,
-            nearest=nearest(name, RECIPES),
+            offer=offer(name, RECIPES),
         )
     return RECIPES[name]
 

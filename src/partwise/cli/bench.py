@@ -10,7 +10,7 @@ from partwise.cli.parser import Parser, Said
 from partwise.cli.screen import remark, say
 from partwise.errors import UsageError
 from partwise.messages import message
-from partwise.settings import nearest, option
+from partwise.settings import offer, option
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ def run(said: Said) -> int:
     for word in said.places:
         if word not in BENCHMARKS:
             raise UsageError(
-                "there is no benchmark {word!r}; did you mean {nearest}?",
+                "there is no benchmark {word!r}; {offer}",
                 word=word,
-                nearest=nearest(word, BENCHMARKS),
+                offer=offer(word, BENCHMARKS),
             )
     if asked.out is not None:
         try_output(Path(asked.out))

@@ -12,7 +12,7 @@ from partwise.cli.parser import Parser, Said
 from partwise.cli.screen import say
 from partwise.errors import UsageError
 from partwise.messages import message
-from partwise.settings import nearest
+from partwise.settings import offer
 
 
 def declare(parser: Parser) -> None:
@@ -36,9 +36,9 @@ def run(said: Said) -> int:
     shell = said.places[0]
     if shell not in shells:
         raise UsageError(
-            "there is no completion for {shell!r}; did you mean {nearest}?",
+            "there is no completion for {shell!r}; {offer}",
             shell=shell,
-            nearest=nearest(shell, shells),
+            offer=offer(shell, shells),
         )
     say(shtab.complete(whole_command(), shell))
     return 0

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from partwise.cli.parser import Parser, Said
 from partwise.errors import ConfigError, StorageError, UsageError
 from partwise.messages import message
-from partwise.settings import Option, build, nearest, options, parse
+from partwise.settings import Option, build, offer, options, parse
 from partwise.storage import read_small
 
 T = TypeVar("T")
@@ -135,20 +135,20 @@ def read_config(
             continue
         if table not in sections or not isinstance(values, dict):
             raise ConfigError(
-                "{path} has {table!r}, but its settings stand in tables; did you mean [{nearest}]?",
+                "{path} has {table!r}, but its settings stand in tables; {offer}",
                 path=path,
                 table=table,
-                nearest=nearest(table, sections),
+                offer=offer(f"[{table}]", [f"[{known}]" for known in sections]),
             )
         known = options(sections[table])
         for name, value in values.items():
             if name not in known:
                 raise ConfigError(
-                    "{path}: [{table}] has no setting {name!r}; did you mean {nearest}?",
+                    "{path}: [{table}] has no setting {name!r}; {offer}",
                     path=path,
                     table=table,
                     name=name,
-                    nearest=nearest(name, known),
+                    offer=offer(name, known),
                 )
             # TOML has no None; the word stands for it, as on the command line.
             absent = value == "none" and known[name].optional

@@ -198,10 +198,10 @@ class Parser(argparse.ArgumentParser):
                 flag=word,
             )
         return UsageError(
-            "{command} has no flag {flag}; did you mean {nearest}?",
+            "{command} has no flag {flag}; {offer}",
             command=self.prog,
             flag=word,
-            nearest=meant,
+            offer=Notice("did you mean {name}?", name=meant),
         )
 
     def nearest_flag(self, word: str) -> str | None:

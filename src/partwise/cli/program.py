@@ -19,7 +19,7 @@ from partwise.cli.parser import Parser
 from partwise.cli.screen import is_terminal, prepare_streams, remark, say, visible
 from partwise.errors import PartwiseError, UsageError
 from partwise.messages import message, use_language
-from partwise.settings import nearest
+from partwise.settings import offer
 
 DONE, FAULT, MISTAKE = 0, 1, 2
 
@@ -83,9 +83,9 @@ def dispatch(words: list[str]) -> int:
     name = words[first]
     if name not in COMMANDS:
         raise UsageError(
-            "there is no command {name!r}; did you mean {nearest}?",
+            "there is no command {name!r}; {offer}",
             name=name,
-            nearest=nearest(name, COMMANDS),
+            offer=offer(name, COMMANDS),
         )
     command = COMMANDS[name]
     _require_folder()

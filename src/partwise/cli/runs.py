@@ -11,7 +11,7 @@ from partwise.cli.screen import say, table
 from partwise.cli.units import clock
 from partwise.errors import UsageError
 from partwise.messages import Notice, message
-from partwise.settings import nearest, option
+from partwise.settings import offer, option
 
 if TYPE_CHECKING:
     from partwise.run import RunSummary
@@ -60,9 +60,9 @@ def run(said: Said) -> int:
             word=names[-1],
         )
     raise UsageError(
-        "partwise runs cannot {verb!r}; did you mean {nearest}?",
+        "partwise runs cannot {verb!r}; {offer}",
         verb=verb,
-        nearest=nearest(verb, VERBS),
+        offer=offer(verb, VERBS),
     )
 
 

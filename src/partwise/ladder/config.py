@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from partwise.errors import ConfigError
-from partwise.settings import at_least_one, check, nearest, not_negative, option
+from partwise.settings import at_least_one, check, not_negative, offer, option
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 LadderPrecision = Literal["auto", "float32", "bfloat16"]
@@ -93,7 +93,7 @@ def _rung(word: str) -> int:
     if word.lstrip("+-").isdecimal():
         raise ConfigError("there is no rung {rung}; give 1 to {last}", rung=word, last=last)
     raise ConfigError(
-        "there is no rung {rung!r}; did you mean {nearest}?",
+        "there is no rung {rung!r}; {offer}",
         rung=word,
-        nearest=nearest(word, RUNG_NAMES),
+        offer=offer(word, RUNG_NAMES),
     )

@@ -16,7 +16,7 @@ from partwise.errors import ConfigError
 from partwise.model.attention import Attention
 from partwise.model.block import Block
 from partwise.model.gpt import GPT
-from partwise.settings import nearest
+from partwise.settings import offer
 
 
 def parts(model: GPT) -> tuple[str, ...]:
@@ -68,9 +68,9 @@ def silenced(model: GPT, part: str) -> Iterator[GPT]:
     known = parts(model)
     if part not in known:
         raise ConfigError(
-            "this model has no part {part!r} to silence; did you mean {nearest}?",
+            "this model has no part {part!r} to silence; {offer}",
             part=part,
-            nearest=nearest(part, known),
+            offer=offer(part, known),
         )
     with ExitStack() as stack:
         for handle in _handles(model, part):

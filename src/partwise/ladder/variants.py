@@ -14,7 +14,7 @@ from partwise.errors import ConfigError, PartwiseError
 from partwise.ladder.rungs import Rung, written
 from partwise.messages import Notice
 from partwise.model.config import ModelConfig
-from partwise.settings import nearest, options, parse
+from partwise.settings import offer, options, parse
 from partwise.training.config import TrainConfig
 
 # Part -> the fields that take it out. Two words may mean the same part.
@@ -138,9 +138,9 @@ def _without(part: str) -> Variant:
     known = part.lower().replace("_", "-")
     if known not in PARTS:
         raise ConfigError(
-            "there is no part {part!r} to leave out; did you mean {nearest}?",
+            "there is no part {part!r} to leave out; {offer}",
             part=part,
-            nearest=nearest(known, PARTS),
+            offer=offer(known, PARTS),
         )
     fields = PARTS[known]
     of_model = {name: value for name, value in fields.items() if name in options(ModelConfig)}
@@ -169,9 +169,9 @@ def _swap(word: str) -> Variant:
             return Variant(label, train=pair)
     every = [*options(ModelConfig), *options(TrainConfig)]
     raise ConfigError(
-        "neither model nor training has a field {field!r}; did you mean {nearest}?",
+        "neither model nor training has a field {field!r}; {offer}",
         field=typed,
-        nearest=nearest(name, every),
+        offer=offer(name, every),
     )
 
 

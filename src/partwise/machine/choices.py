@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from partwise.errors import ConfigError
 from partwise.machine.measure import autocast_ratio, measured
 from partwise.messages import Notice
-from partwise.settings import nearest
+from partwise.settings import offer
 
 if TYPE_CHECKING:
     import torch
@@ -35,9 +35,9 @@ def pick_device(name: str) -> "torch.device":
         return torch.device(here[0].split(":")[0])
     if not re.fullmatch(r"cpu|mps|cuda(:\d+)?", name):
         raise ConfigError(
-            "there is no device {name!r}; did you mean {nearest}?",
+            "there is no device {name!r}; {offer}",
             name=name,
-            nearest=nearest(name, ["auto", "cpu", "cuda", "cuda:0", "mps"]),
+            offer=offer(name, ["auto", "cpu", "cuda", "cuda:0", "mps"]),
         )
     if name not in here and not (name == "cuda" and gpus):
         raise ConfigError(

@@ -6,7 +6,7 @@ Makers like to print the figure for sparse matrices, twice the dense one; traini
 from dataclasses import dataclass
 
 from partwise.errors import ConfigError
-from partwise.settings import nearest
+from partwise.settings import offer
 
 TERA = 10**12
 GB = 10**9
@@ -66,8 +66,8 @@ def accelerator(name: str) -> Accelerator:
     found = {plain(known): chip for known, chip in ACCELERATORS.items()}
     if plain(name) not in found:
         raise ConfigError(
-            "there is no accelerator {name!r} in the table; did you mean {nearest}?",
+            "there is no accelerator {name!r} in the table; {offer}",
             name=name,
-            nearest=nearest(name, ACCELERATORS),
+            offer=offer(name, ACCELERATORS),
         )
     return found[plain(name)]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from partwise.errors import ConfigError
 from partwise.model.config import ModelConfig
-from partwise.settings import above_zero, at_least_one, check, nearest, option, share
+from partwise.settings import above_zero, at_least_one, check, offer, option, share
 
 TARGETS = ("qkv", "projection", "up", "gate", "down")
 
@@ -44,9 +44,9 @@ class LoraConfig:
         for word in named:
             if word not in TARGETS:
                 raise ConfigError(
-                    "targets={word} is no matrix of a block; did you mean {nearest}?",
+                    "targets={word} is no matrix of a block; {offer}",
                     word=word,
-                    nearest=nearest(word, TARGETS),
+                    offer=offer(word, TARGETS),
                 )
 
     @property

@@ -11,7 +11,7 @@ from dataclasses import replace
 from partwise.errors import ConfigError
 from partwise.model.config import ModelConfig
 from partwise.model.seq2seq_presets import SEQ2SEQ_PRESETS
-from partwise.settings import build, nearest
+from partwise.settings import build, offer
 
 
 def preset(name: str) -> ModelConfig:
@@ -30,9 +30,9 @@ def preset(name: str) -> ModelConfig:
     canonical = ALIASES.get(name, name)
     if canonical not in PRESETS:
         raise ConfigError(
-            "there is no preset {name!r}; did you mean {nearest}?",
+            "there is no preset {name!r}; {offer}",
             name=name,
-            nearest=nearest(name.lower(), (*PRESETS, *ALIASES)),
+            offer=offer(name.lower(), (*PRESETS, *ALIASES)),
         )
     return PRESETS[canonical]
 

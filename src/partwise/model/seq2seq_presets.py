@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from partwise.errors import ConfigError
 from partwise.model.seq2seq_config import Seq2SeqConfig
-from partwise.settings import nearest
+from partwise.settings import offer
 
 
 def seq2seq_preset(name: str) -> Seq2SeqConfig:
@@ -15,9 +15,9 @@ def seq2seq_preset(name: str) -> Seq2SeqConfig:
     """
     if name not in SEQ2SEQ_PRESETS:
         raise ConfigError(
-            "there is no preset {name!r}; did you mean {nearest}?",
+            "there is no preset {name!r}; {offer}",
             name=name,
-            nearest=nearest(name.lower(), SEQ2SEQ_PRESETS),
+            offer=offer(name.lower(), SEQ2SEQ_PRESETS),
         )
     return SEQ2SEQ_PRESETS[name]
 

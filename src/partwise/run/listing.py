@@ -11,7 +11,7 @@ from partwise.model.parameters import count_parameters
 from partwise.run.folder import Run
 from partwise.run.record import FILE, TRANSLATION, damaged, kind_of, read_tables
 from partwise.run.training import METRICS
-from partwise.settings import nearest, plain
+from partwise.settings import offer, plain
 from partwise.training.listeners import read_metrics
 
 
@@ -177,7 +177,7 @@ def find(name: Path | str, root: Path | str = "runs") -> Path:
             "there is no run {name}, and {root} has none; train one first", name=name, root=root
         )
     raise RunError(
-        "there is no run {name}; did you mean {nearest}?",
+        "there is no run {name}; {offer}",
         name=name,
-        nearest=nearest(path.name, known),
+        offer=offer(path.name, known),
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from partwise.errors import TextError
 from partwise.messages import Notice
-from partwise.settings import nearest
+from partwise.settings import offer
 from partwise.storage.faults import reading
 from partwise.text.interface_text import clean
 from partwise.text.pairs import Pair, Pairs, unique
@@ -193,7 +193,7 @@ def _refused(language: str, missing: list[str], spoken: set[str]) -> TextError:
             packages=", ".join(PACKAGES),
         )
     return TextError(
-        "no installed catalogue speaks {language!r}; did you mean {nearest}?",
+        "no installed catalogue speaks {language!r}; {offer}",
         language=language,
-        nearest=nearest(language.lower(), sorted(spoken)),
+        offer=offer(language.lower(), sorted(spoken)),
     )
