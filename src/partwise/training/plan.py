@@ -86,8 +86,12 @@ def shortened(total: int, config: TrainConfig) -> list[Notice]:
 
 def fitted(total: int, config: TrainConfig) -> list[Notice]:
     """What to say once the minutes were found to be `total` steps long."""
+    assert config.minutes is not None
     fits = Notice(
-        "about {steps} steps fit into {minutes:g} minutes", steps=total, minutes=config.minutes
+        "about {steps} steps fit into {minutes:g} minutes",
+        steps=total,
+        # The dial's rest of a minute has three places, which no machine keeps.
+        minutes=round(config.minutes, 1) if config.minutes >= 1 else float(f"{config.minutes:.2g}"),
     )
     return [fits, *shortened(total, config)]
 
