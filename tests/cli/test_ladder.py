@@ -7,6 +7,7 @@ import pytest
 
 from partwise.cli import ladder_view, main
 from partwise.cli.ladder_view import LineView, LiveView, grid, headings, verdicts
+from partwise.errors import StorageError
 from partwise.ladder.events import Climbed, Event, Failed, Measured, Moved, Planned
 from partwise.ladder.table import Failure, LadderTable, Row
 
@@ -102,11 +103,27 @@ def test_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == str(Path("ladders/cats/ladder.html")) + "\n"
 
 
-def test_a_fault_that_ends_the_climb_is_the_user_s(capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_short_a_text_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     Path("short.txt").write_text("abcd" * 10, encoding="utf-8")
     said = ["ladder", "--text", "short.txt", "--only", "1", "--steps", "2", "--workers", "0"]
     assert main(said) == 2
-    assert "validation" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert "validation" in err
+    assert not Path("ladders").exists()
+
+
+def test_a_fault_that_ends_the_climb_is_the_user_s(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(run: Path, record: object) -> None:
+        raise StorageError("{path} cannot be written: the disk is full", path=run)
+
+    monkeypatch.setattr("partwise.ladder.work.write_record", full)
+    assert main(words("--only", "1,2")) == 2
+    out = capsys.readouterr().out
+    assert out.count("the disk is full") == 1
 
 
 def row(rung: int, name: str, variant: str | None, seed: int, loss: float) -> Row:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,6 +59,59 @@ def test_mistakes_are_errors() -> None:
     Path("short.txt").write_text("abcd" * 10, encoding="utf-8")
     with pytest.raises(pw.PartwiseError, match="validation"):
         pw.ladder(only=1, steps=2, text="short.txt", workers=0)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"to": "5"},
+        {"to": 2.5},
+        {"only": 2.5},
+        {"only": [None]},
+        {"only": {1: 2}, "swap": 3},
+        {"seeds": "3"},
+        {"seeds": True},
+        {"without": 5},
+        {"without": [5]},
+        {"swap": 5},
+        {"swap": [("norm", "rmsnorm")]},
+        {"swap": {"norm": 3}},
+        {"swap": {1: 2}},
+        {"steps": 2.5},
+        {"each": "yes"},
+        {"name": 5},
+        {"text": 5},
+        {"root": 5},
+        {"root": None},
+        {"offline": "no"},
+        {"workers": -1},
+        {"device": "tpu"},
+        {"device": None},
+        {"stop": True},
+        {"listen": 5},
+    ],
+    ids=str,
+)
+def test_a_value_of_another_type_is_one_line(asked: dict[str, Any]) -> None:
+    with pytest.raises(pw.PartwiseError) as caught:
+        pw.ladder(**{"only": 1, "text": "cats.txt", "workers": 0, "steps": 2, **asked})
+    assert "\n" not in str(caught.value)
+    assert not Path("ladders").exists()
+
+
+def test_a_swapped_number_is_the_one_that_was_given() -> None:
+    table = pw.ladder(
+        only=[1],
+        swap={"lr": 0.00123456789, "window": 3},
+        steps=1,
+        text=Path("cats.txt"),
+        root=Path("here"),
+        workers=0,
+    )
+    (variant,) = table.variants_of(1)
+    assert pw.load(Path("here/cats-steps-1/runs") / variant.rows[0].run).record.train.lr == (
+        0.00123456789
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,23 +2,28 @@
 
 import dataclasses
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from partwise.errors import ConfigError, RunError, TextError
+from partwise.errors import ConfigError, PartwiseError, RunError, TextError
 from partwise.ladder import climb as module
+from partwise.ladder import work
 from partwise.ladder.climb import climb
 from partwise.ladder.config import LadderConfig
 from partwise.ladder.events import Climbed, Event, Failed, Measured, Moved, Planned, Said
-from partwise.ladder.plan import COMPILED_FROM, find_text, plan, steps_done
+from partwise.ladder.jobs import Job
+from partwise.ladder.plan import COMPILED_FROM, corpus_of, find_text, plan, steps_done
 from partwise.ladder.rungs import rung
 from partwise.machine import can_compile
 from partwise.run import Run
 from partwise.storage import lock
 from partwise.storage.tensors import sha256_file
+from partwise.text.config import DataConfig
+from partwise.text.prepare import prepare
 
 WORDS = "the cat sat on the mat and the dog sat on the log\n"
 
@@ -255,12 +260,103 @@ def test_unsafe_names_are_refused() -> None:
         climbed(name="../elsewhere")
 
 
-def test_too_short_a_text_is_one_line() -> None:
-    Path("short.txt").write_text("abc" * 20, encoding="utf-8")
-    events = list(climb(LadderConfig(only="1", steps=2, workers=0), text="short.txt"))
-    (failed,) = [event for event in events if isinstance(event, Failed)]
-    assert failed.fatal
-    assert "validation" in failed.failure.reason
+@pytest.mark.parametrize(
+    ("text", "asked", "words"),
+    [
+        ("abc" * 20, {}, "rung 1, head: the validation part has 6 characters where 9 are needed"),
+        (WORDS * 30, {"only": "6"}, "rung 6, scaled: the validation part has 150"),
+        (WORDS * 30, {"swap": ("context_length=1000",)}, "context_length=1000: the validation"),
+        ("", {}, "empty"),
+    ],
+)
+def test_too_short_a_text_is_refused_before_anything_is_written(
+    text: str, asked: dict[str, Any], words: str
+) -> None:
+    Path("short.txt").write_text(text, encoding="utf-8")
+    config = LadderConfig(**{"only": "1", "steps": 2, "workers": 0, **asked})
+    with pytest.raises(TextError, match=words):
+        list(climb(config, text="short.txt"))
+    assert not Path("ladders").exists()
+
+
+@pytest.mark.parametrize(
+    ("swap", "words"), [("d_model=1000000", "GB of memory"), ("device=tpu", "no device 'tpu'")]
+)
+def test_what_this_machine_cannot_do_is_refused_before_anything_is_written(
+    swap: str, words: str
+) -> None:
+    with pytest.raises(PartwiseError, match=words):
+        climbed(swap=(swap,))
+    assert not Path("ladders").exists()
+
+
+def test_a_variant_that_is_too_big_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    measure = work.measure
+
+    def too_big(run: Run, job: Job, *rest: Any) -> Any:
+        if job.variant is not None:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return measure(run, job, *rest)
+
+    monkeypatch.setattr(work, "measure", too_big)
+    _, last = climbed(only="3", swap=("d_ff=8", "feedforward_output=true"))
+    assert last.reason == "failed"
+    (failure,) = last.table.failures
+    assert "memory" in failure.reason
+    assert len(last.table.rows) == 1
+    assert "d_ff=8" in last.report.read_text(encoding="utf-8")
+
+
+def test_one_table_holds_one_text_and_one_number_of_steps() -> None:
+    """Also where the rungs that were trained otherwise are not asked for this time."""
+    climbed(only="1")
+    with pytest.raises(RunError, match="steps=4"):
+        climbed(only="2", steps=6)
+    Path("dogs.txt").write_text(WORDS * 31, encoding="utf-8")
+    config = LadderConfig(only="2", steps=4, workers=0, name="cats")
+    with pytest.raises(RunError, match=r"cats\.txt"):
+        list(climb(config, text="dogs.txt"))
+    # The same text under another name is the same text.
+    Path("dogs.txt").write_text(WORDS * 30, encoding="utf-8")
+    assert len(list(climb(config, text="dogs.txt"))[-1].table.rows) == 2  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_text_that_was_edited_is_refused(finished: bool) -> None:
+    if finished:
+        climbed()
+    else:
+        stop = After(5)
+        _, torn = climbed(stop=stop)
+        assert torn.reason == "interrupted"
+        assert Path("ladders/cats/runs/rung-1-seed-1").exists()
+    Path("cats.txt").write_text(WORDS * 30 + "and the cat ate", encoding="utf-8")
+    with pytest.raises(RunError, match="has changed since"):
+        climbed()
+    _, last = climbed(again=True)
+    assert last.reason == "finished"
+
+
+def test_published_values_belong_to_the_bytes_and_not_to_a_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Path("tinyshakespeare.txt").write_text(WORDS * 30, encoding="utf-8")
+    prepared = prepare("tinyshakespeare.txt", DataConfig(), cache=Path("cache"))
+    assert prepared.name == "tinyshakespeare"
+    assert corpus_of(prepared) == "tinyshakespeare.txt"
+    monkeypatch.setattr("partwise.ladder.plan.SHA256", prepared.text_fingerprint)
+    other = prepare("cats.txt", DataConfig(), cache=Path("cache"))
+    assert corpus_of(other) == "tinyshakespeare"
+
+
+def test_a_text_may_have_any_file_name() -> None:
+    name = "CON<script>alert(1)<b>" if sys.platform != "win32" else "CON’&"
+    path = Path(name + ".txt")
+    path.write_text(WORDS * 30, encoding="utf-8")
+    *_, last = climb(LadderConfig(only="1", steps=2, workers=0), text=str(path))
+    assert isinstance(last, Climbed)
+    assert last.reason == "finished"
+    assert "<script>" not in last.report.read_text(encoding="utf-8")
 
 
 def test_knock_out_measures_trained_rungs_once() -> None:
@@ -272,6 +368,29 @@ def test_knock_out_measures_trained_rungs_once() -> None:
         assert one.val_loss - one.difference == pytest.approx(whole, abs=1e-4)
     _, again = climbed(only="5", knock_out=True)
     assert again.table.silenced == last.table.silenced
+
+
+def test_an_interrupted_knock_out_is_said_and_goes_on() -> None:
+    climbed(only="5")
+    _, torn = climbed(only="5", knock_out=True, stop=After(2))
+    assert torn.reason == "interrupted"
+    _, last = climbed(only="5", knock_out=True)
+    assert last.reason == "finished"
+    assert last.table.silenced
+
+
+def test_interrupted_deep_stacks_are_said() -> None:
+    climbed()
+    _, torn = climbed(depth=True, stop=After(1))
+    assert torn.reason == "interrupted"
+    assert not Path("ladders/cats/depth.json").exists()
+
+
+def test_what_is_trained_anew_is_silenced_anew() -> None:
+    _, first = climbed(only="1,2", knock_out=True)
+    _, last = climbed(only="1", again=True)
+    assert {one.rung for one in first.table.silenced} == {1, 2}
+    assert {one.rung for one in last.table.silenced} == {2}
 
 
 def test_without_tiny_shakespeare_it_is_shakespeare_and_said(

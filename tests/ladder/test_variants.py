@@ -129,11 +129,33 @@ def test_where_it_makes_no_sense_it_is_skipped_and_said() -> None:
     [
         ([1, 2, 3, 4, 5], [], ["n_heads=5"], "not divisible by n_heads=5"),
         ([5], [], ["norm=batchnorm", "batch_size=1"], "batchnorm"),
-        ([5], [], ["norm=batchnorm", "accumulation=32"], "batchnorm"),
+        ([5], [], ["norm=batchnorm", "accumulation=32"], "batchnorm|accumulation"),
+        ([5], [], ["norm=batchnorm", "accumulation=2"], "accumulation=2 would train another"),
         ([3], ["residual"], [], "changes nothing"),
         ([4], [], ["norm_placement=post"], "changes nothing"),
         ([1], ["attention"], [], "empty"),
         ([5], [], ["d_model=33"], "not divisible"),
+        *(
+            ([5], [], swap, "changes nothing")
+            for swap in (
+                ["window=8"],
+                ["rope_base=5"],
+                ["rope_original_context=5"],
+                ["ngram_rows=7"],
+                ["init_std=0.5"],
+                ["attention_dropout=0"],
+                ["muon_lr=0.5"],
+                ["muon_weight_decay=0.5"],
+                ["min_lr_ratio=0.5"],
+                ["decay_fraction=0.5"],
+                ["head_lr=0.001"],
+                ["embedding_lr=0.001"],
+                ["log_every=7"],
+                ["sample_chars=7"],
+                ["tensorboard=true"],
+                ["wandb=x"],
+            )
+        ),
     ],
 )
 def test_senseless_variants_are_refused(
@@ -141,6 +163,54 @@ def test_senseless_variants_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=words):
         chosen(numbers, without, swap)
+
+
+@pytest.mark.parametrize(
+    "swap",
+    [
+        ["init_std=0.5", "initialisation=normal"],
+        ["muon_lr=0.5", "optimizer=muon"],
+        ["decay_fraction=0.5", "schedule=wsd"],
+        ["min_lr_ratio=0.5", "schedule=cosine"],
+        ["rope_base=5", "position=rotary"],
+        ["ngram_rows=7", "ngram=2"],
+        ["rope_factor=2", "rope_scaling=linear", "position=rotary"],
+        ["rope_original_context=4", "rope_scaling=llama3", "position=rotary", "rope_factor=2"],
+    ],
+)
+def test_a_field_that_another_one_needs_makes_another_model_with_it(swap: list[str]) -> None:
+    alone, (both,) = variants(swap=swap[1:]), variants(swap=swap)
+    choice = choose([rung(5)], [*alone, both])
+    assert [variant for _, variant in choice.pairs] == [*alone, both]
+
+
+@pytest.mark.parametrize(
+    ("without", "swap"),
+    [
+        (["norm", "layernorm"], []),
+        (["residual"], ["residual=false"]),
+        (["weight-decay"], ["weight_decay=0"]),
+        ([], ["d_ff=64", "model.d_ff=64"]),
+    ],
+)
+def test_of_two_variants_that_are_the_same_one_is_trained(
+    without: list[str], swap: list[str]
+) -> None:
+    wanted = variants(without, swap, each=True)
+    choice = choose(rungs()[4:], wanted)
+    assert [(here.number, variant) for here, variant in choice.pairs] == [
+        (5, wanted[0]),
+        (6, wanted[0]),
+    ]
+    if len(wanted) == 2:
+        (told,) = map(str, choice.notices)
+        assert told.startswith(f"{wanted[1].label} is the same as {wanted[0].label} on rung 5, 6")
+
+
+def test_what_differs_in_its_machine_alone_is_trained() -> None:
+    """`--swap compile=off` prices the compiler in the climb itself."""
+    choice = choose([rung(5)], variants(swap=["compile=off"]))
+    assert len(choice.pairs) == 1
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -1,14 +1,17 @@
 """`partwise.ladder(…)`: the whole ladder from Python, its table as data."""
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import UnionType
 
-from partwise.errors import RunError
+from partwise.errors import ConfigError, RunError
 from partwise.ladder.climb import climb, never
 from partwise.ladder.config import Device, LadderConfig, LadderPrecision
 from partwise.ladder.events import Climbed, Event, Failed
 from partwise.ladder.rungs import written
 from partwise.ladder.table import LadderTable
+from partwise.messages import Notice
 
 
 def ladder(
@@ -24,7 +27,7 @@ def ladder(
     depth: bool = False,
     again: bool = False,
     name: str | None = None,
-    text: str | None = None,
+    text: Path | str | None = None,
     root: Path | str = "ladders",
     offline: bool = False,
     workers: int | None = None,
@@ -62,20 +65,23 @@ def ladder(
         RunError: training cannot go on, as on a full disk. A variant whose loss is no longer a
             number does not end the climb; the table names it in `failures`.
     """
-    if isinstance(only, str | int):
-        only = (only,)
-    if isinstance(without, str):
-        without = (without,)
+    for said, value, right, wanted in (
+        ("text", text, isinstance(text, str | os.PathLike | None), Notice("a text")),
+        ("root", root, isinstance(root, str | os.PathLike), Notice("a text")),
+        ("stop", stop, callable(stop), Notice("a function")),
+        ("listen", listen, listen is None or callable(listen), Notice("a function")),
+        ("offline", offline, isinstance(offline, bool), Notice("true or false")),
+    ):
+        if not right:
+            raise _wrong(said, value, wanted)
     if isinstance(swap, Mapping):
         swap = tuple(f"{field}={written(value)}" for field, value in swap.items())
-    elif isinstance(swap, str):
-        swap = (swap,)
     config = LadderConfig(
         to=to,
-        only=None if only is None else ",".join(map(str, only)),
+        only=None if only is None else ",".join(_several("only", only, str | int)),
         seeds=seeds,
-        without=tuple(without),
-        swap=tuple(swap),
+        without=_several("without", without, str),
+        swap=_several("swap", swap, str),
         each=each,
         steps=steps,
         knock_out=knock_out,
@@ -87,7 +93,8 @@ def ladder(
         dtype=dtype,
     )
     table: LadderTable | None = None
-    for event in climb(config, root=root, text=text, offline=offline, stop=stop):
+    spec = None if text is None else str(text)
+    for event in climb(config, root=root, text=spec, offline=offline, stop=stop):
         if listen is not None:
             listen(event)
         if isinstance(event, Failed) and event.fatal:
@@ -101,3 +108,22 @@ def ladder(
             table = event.table
     assert table is not None
     return table
+
+
+def _several(name: str, given: object, kind: type | UnionType) -> tuple[str, ...]:
+    """What was given, alone or as a list, as words."""
+    if isinstance(given, kind):
+        return (str(given),)
+    if not isinstance(given, Iterable):
+        raise _wrong(name, given, Notice("a list"))
+    words = tuple(given)
+    for word in words:
+        if not isinstance(word, kind):
+            raise _wrong(name, word, Notice("a text"))
+    return tuple(map(str, words))
+
+
+def _wrong(name: str, value: object, wanted: Notice) -> ConfigError:
+    return ConfigError(
+        "{name}={value!r} has the wrong type; give {wanted}", name=name, value=value, wanted=wanted
+    )

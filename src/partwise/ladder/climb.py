@@ -41,16 +41,26 @@ from partwise.ladder.events import (
 )
 from partwise.ladder.jobs import Job, reference
 from partwise.ladder.place import Place
-from partwise.ladder.plan import find_text, plan, require_same, steps_done
+from partwise.ladder.plan import (
+    corpus_of,
+    find_text,
+    plan,
+    require_fitting,
+    require_same,
+    steps_done,
+)
 from partwise.ladder.pool import work_through
 from partwise.ladder.record import Record, read_record
 from partwise.ladder.report import report
-from partwise.ladder.rungs import rungs
+from partwise.ladder.rungs import SMALL, rungs
 from partwise.ladder.table import Failure, LadderTable, Silenced, read_table, write_table
 from partwise.machine import cores, describe
 from partwise.machine.facts import version_of
 from partwise.messages import Notice, language, words
-from partwise.storage import lock, safe_name, write_atomic
+from partwise.storage import cache_folder, cleaned, lock, safe_name, write_atomic
+from partwise.storage.faults import writing
+from partwise.text.config import DataConfig
+from partwise.text.prepare import Prepared, prepare
 
 Stop = Callable[[], bool]
 
@@ -89,12 +99,14 @@ def climb(
     jobs, notices = plan(config)
     said: list[Notice] = list(notices)
     source = find_text(text, offline, said.append)
-    name = config.name or source.name + ("" if config.steps is None else f"-steps-{config.steps}")
-    folder = Path(root) / safe_name(name)
+    tried = "" if config.steps is None else f"-steps-{config.steps}"
+    folder = Path(root) / safe_name(config.name or cleaned(source.name + tried))
+    prepared = prepare(source.spec, DataConfig(), cache=cache_folder(), offline=offline)
+    require_fitting(jobs, prepared)
     place = Place(str(folder.absolute()), source.spec, offline, language(), words())
     with lock(folder / ".lock"):
         yield from map(Said, said)
-        yield from _Climb(config, jobs, source.name, folder, place, stop).events()
+        yield from _Climb(config, jobs, prepared, folder, place, stop).events()
 
 
 @dataclass
@@ -103,12 +115,13 @@ class _Climb:
 
     config: LadderConfig
     jobs: tuple[Job, ...]
-    corpus: str
+    prepared: Prepared
     folder: Path
     place: Place
     stop: Stop
 
     def __post_init__(self) -> None:
+        self.corpus = corpus_of(self.prepared)
         self.records: dict[str, Record] = {}
         self.silenced: tuple[Silenced, ...] = ()
         self.machine: dict[str, Any] = {}
@@ -150,7 +163,7 @@ class _Climb:
         reason: Literal["finished", "interrupted", "failed"] = "finished"
         if self.failures:
             reason = "failed"
-        if any(one.run not in self.records for one in self.jobs) and self.stop():
+        if self.unfinished and self.stop():
             reason = "interrupted"
         yield Climbed(self.table(), reason, self.folder / "ladder.html")
 
@@ -158,6 +171,17 @@ class _Climb:
     def over(self) -> bool:
         """Whether nothing more should be begun."""
         return self.fatal or self.stop()
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether anything that was asked for is still to be done."""
+        if any(one.run not in self.records for one in self.jobs):
+            return True
+        measured = {(one.rung, one.seed) for one in self.silenced}
+        whole = {(one.rung, one.seed) for one in self.jobs if _silenceable(one)}
+        if self.config.knock_out and not whole <= measured:
+            return True
+        return self.config.depth and self.depth is None
 
     def table(self) -> LadderTable:
         """What is known so far."""
@@ -168,12 +192,15 @@ class _Climb:
         )
 
     def _read_what_is_here(self) -> Iterator[Event]:
-        for one in self.jobs:
-            path = self.runs / one.run
-            if self.config.again:
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                require_same(path, one, self.place.text)
+        asked = {one.run: one for one in self.jobs}
+        steps = self.config.steps or SMALL.steps or 0
+        finished = {path.parent.name for path in self.runs.glob("*/ladder.json")}
+        for name in sorted(finished | asked.keys()):
+            if not (self.config.again and name in asked):
+                require_same(self.runs / name, asked.get(name), steps, self.prepared)
+        if self.config.again:
+            for name in asked:
+                _remove(self.runs / name)
         for path in sorted(self.runs.glob("*/ladder.json")):
             try:
                 record = read_record(path.parent)
@@ -183,11 +210,16 @@ class _Climb:
                 continue
             if record is not None:
                 self.records[path.parent.name] = record
-        with suppress(StorageError):
-            self.depth = read_depth(self.folder / "depth.json")
+        if not (self.config.again and self.config.depth):
+            with suppress(StorageError):
+                self.depth = read_depth(self.folder / "depth.json")
         with suppress(StorageError):
             before = read_table(self.folder / "ladder.json")
-            self.machine, self.silenced = before.machine, before.silenced
+            self.machine = before.machine
+            # What is trained anew is measured anew.
+            rows = [record.row for record in self.records.values()]
+            whole = {(row.rung, row.seed) for row in rows if row.variant is None}
+            self.silenced = tuple(one for one in before.silenced if (one.rung, one.seed) in whole)
 
     def _workers(self) -> int:
         """Processes at once, if there is enough to do."""
@@ -240,19 +272,12 @@ class _Climb:
                     yield Said(quicker)
 
     def _knock_out(self) -> Iterator[Event]:
-        jobs = [
-            one
-            for one in self.jobs
-            if one.variant is None and one.seed == 1 and one.run in self.records
-        ]
+        jobs = [one for one in self.jobs if _silenceable(one) and one.run in self.records]
         asked = {(one.rung, one.seed) for one in jobs}
         measured = {(one.rung, one.seed) for one in self.silenced}
-        if not self.config.again:
-            known = [one for one in self.silenced if (one.rung, one.seed) in asked]
-            yield from map(PartSilenced, known)
-        jobs = [one for one in jobs if self.config.again or (one.rung, one.seed) not in measured]
-        again = {(one.rung, one.seed) for one in jobs}
-        self.silenced = tuple(s for s in self.silenced if (s.rung, s.seed) not in again)
+        known = [one for one in self.silenced if (one.rung, one.seed) in asked]
+        yield from map(PartSilenced, known)
+        jobs = [one for one in jobs if (one.rung, one.seed) not in measured]
         for wide in (False, True):
             these = [one for one in jobs if one.wide == wide]
             tasks = [{"task": "silence", "job": one.to_plain()} for one in these]
@@ -281,7 +306,7 @@ class _Climb:
                     yield self._failed(one, message)
 
     def _measure_depth(self) -> Iterator[Event]:
-        if self.depth is not None and not self.config.again:
+        if self.depth is not None:
             return
         yield Said(Notice("measuring deep stacks and racing pre-norm against post-norm"))
         tasks: list[dict[str, Any]] = [{"task": "stacks"}]
@@ -323,3 +348,15 @@ class _Climb:
         page = report(table, self.records, rungs(), extra)
         write_atomic(self.folder / "ladder.html", page.encode("utf-8"))
         write_atomic(self.folder / "ladder.svg", cover(table).encode("utf-8"))
+
+
+def _silenceable(one: Job) -> bool:
+    """Whether a knock-out takes this model: every rung's first seed."""
+    return one.variant is None and one.seed == 1
+
+
+def _remove(run: Path) -> None:
+    """Clear a run folder away, if there is one."""
+    if run.exists():
+        with writing(run):
+            shutil.rmtree(run)

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from partwise.ladder.rungs import Rung, published, rung
 from partwise.ladder.variants import FAITHFUL, Variant
+from partwise.messages import message
 from partwise.model.config import ModelConfig
 from partwise.settings import build, plain
 from partwise.training.config import TrainConfig
@@ -37,6 +38,15 @@ class Job:
     model: ModelConfig
     train: TrainConfig
     run: str
+
+    @property
+    def label(self) -> str:
+        """What a message calls it."""
+        if self.variant is None:
+            return message("rung {rung}, {name}", rung=self.rung, name=self.name)
+        return message(
+            "rung {rung}, {name}, {variant}", rung=self.rung, name=self.name, variant=self.variant
+        )
 
     @property
     def work(self) -> float:
@@ -101,8 +111,13 @@ def reference(job: Job, corpus: str) -> float | None:
 
 
 def slug(label: str) -> str:
-    """A variant's label as part of a folder name: `without residual, lr=0.003` -> `without-…`."""
+    """A variant's label as part of a folder name: `without residual, lr=0.003` -> `without-…`.
+
+    No two labels have the same: where something is lost that could tell them apart, as a sign, a
+    capital letter or the end of a long one, a mark of the whole stands in its place.
+    """
     words = re.sub(r"[^a-z0-9.]+", "-", label.lower()).strip("-.")
-    if len(words) <= LONGEST_SLUG:
+    plain = re.fullmatch(r"[a-z0-9.]([a-z0-9._=, ]|(?<=[a-z0-9])-(?=[a-z0-9]))*[a-z0-9]", label)
+    if plain and len(words) <= LONGEST_SLUG:
         return words
     return words[: LONGEST_SLUG - 9] + "-" + hashlib.sha256(label.encode("utf-8")).hexdigest()[:8]

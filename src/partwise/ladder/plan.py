@@ -2,7 +2,7 @@
 
 import dataclasses
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,13 @@ from partwise.ladder.config import LadderConfig
 from partwise.ladder.jobs import Job, job
 from partwise.ladder.rungs import PUBLISHED_CORPUS, Rung, rung
 from partwise.ladder.variants import FAITHFUL, choose, variants
+from partwise.machine import pick_device
 from partwise.messages import Notice
+from partwise.model.parameters import count_parameters
 from partwise.settings import plain
 from partwise.storage import cache_folder
+from partwise.text.corpora import SHA256
+from partwise.text.prepare import Prepared
 from partwise.text.sources import Source, open_source
 from partwise.training.config import MACHINE_FIELDS, RECORD_FIELDS
 
@@ -22,6 +26,9 @@ OFFLINE_CORPUS = "shakespeare"
 # Steps from which a small rung is worth compiling: the compiler takes as long as about 5,000 steps
 # the first time, and later no longer than reading what it kept.
 COMPILED_FROM = 1000
+
+# Models of fewer parameters fit into the memory of any machine that Python runs on.
+MANY_PARAMETERS = 10**8
 
 
 def plan(config: LadderConfig) -> tuple[tuple[Job, ...], tuple[Notice, ...]]:
@@ -87,13 +94,58 @@ def find_text(text: str | None, offline: bool, say: Callable[[Notice], None]) ->
         return source
 
 
-def require_same(run: Path, wanted: Job, text: str) -> None:
+def corpus_of(prepared: Prepared) -> str:
+    """What a text is called in the table: its name, or that of the corpus whose bytes it has.
+
+    Published values hang on that name, so another text that is called like the corpus they belong
+    to goes by its file's name.
+    """
+    if prepared.text_fingerprint == SHA256:
+        return PUBLISHED_CORPUS
+    if prepared.name != PUBLISHED_CORPUS:
+        return prepared.name
+    name = Path(prepared.spec).name
+    return name if name != PUBLISHED_CORPUS else prepared.spec
+
+
+def require_fitting(jobs: Sequence[Job], prepared: Prepared) -> None:
+    """Refuse what could not be trained, before anything is.
+
+    Args:
+        jobs: what is to be trained.
+        prepared: the text.
+
+    Raises:
+        TextError: it is too short for one of them.
+        RunError: the weights of one do not fit into this machine's memory.
+        ConfigError: there is no such device.
+    """
+    for device in {one.train.device for one in jobs} - {"auto", "cpu"}:
+        pick_device(device)
+    for one in jobs:
+        try:
+            prepared.require_tokens(one.model.context_length)
+        except TextError as error:
+            raise TextError(
+                "the text is too short for {which}: {reason}", which=one.label, reason=error
+            ) from error
+        model = dataclasses.replace(one.model, vocab_size=prepared.tokenizer.vocab_size)
+        if count_parameters(model) > MANY_PARAMETERS:
+            # It comes with torch, which a ladder that only starts workers does without.
+            from partwise.run.places import require_memory
+
+            require_memory(model)
+
+
+def require_same(run: Path, wanted: Job | None, steps: int, prepared: Prepared) -> None:
     """Refuse a run folder that holds another model, training or text than the ladder wants.
 
     Args:
         run: its folder, which need not exist.
-        wanted: the model and its training; where and how fast it is computed does not matter.
-        text: the text's spec.
+        wanted: the model and its training; where and how fast it is computed does not matter. None:
+            the ladder does not ask for it this time, yet its figures stand in the same table.
+        steps: of every model of the ladder.
+        prepared: the text.
 
     Raises:
         RunError: it differs; the line names the first field that does.
@@ -106,25 +158,49 @@ def require_same(run: Path, wanted: Job, text: str) -> None:
     except (OSError, ValueError):
         # Whoever opens the run says what is wrong with it.
         return
-    pairs = [("text", tables.get("text", {}).get("spec"), text)]
-    ignored = (*MACHINE_FIELDS, *RECORD_FIELDS, "vocab_size")
-    for table, config in (("model", wanted.model), ("train", wanted.train)):
-        found = tables.get(table, {})
-        pairs += [
-            (name, found.get(name), value)
-            for name, value in plain(config).items()
-            if name not in ignored
-        ]
-    for name, before, now in pairs:
-        if before != now:
+    pairs: list[tuple[str, object, object]] = []
+    text = tables.get("text", {})
+    if text.get("fingerprint") != prepared.text_fingerprint:
+        if text.get("spec") == prepared.spec:
             raise RunError(
-                "{run} was trained with {field}={before} and this ladder wants {now}; give another "
-                "--name, or --again to train it anew",
+                "the text {spec} has changed since {run} was trained; bring the old text back, or "
+                "give another --name",
+                spec=prepared.spec,
                 run=run,
+            )
+        pairs.append(("text", text.get("spec"), prepared.spec))
+    if wanted is None:
+        pairs.append(("steps", tables.get("train", {}).get("steps"), steps))
+    else:
+        ignored = (*MACHINE_FIELDS, *RECORD_FIELDS, "vocab_size")
+        for table, config in (("model", wanted.model), ("train", wanted.train)):
+            found = tables.get(table, {})
+            pairs += [
+                (name, found.get(name), value)
+                for name, value in plain(config).items()
+                if name not in ignored
+            ]
+    for name, before, now in pairs:
+        if before == now:
+            continue
+        if wanted is None:
+            raise RunError(
+                "{folder} holds {run}, trained with {field}={before}, and this ladder wants {now}; "
+                "give another --name",
+                folder=run.parent.parent,
+                run=run.name,
                 field=name,
                 before=before,
                 now=now,
             )
+        raise RunError(
+            "{run} was trained with {field}={before} and this ladder wants {now}; give another "
+            "--name, or --again to train it anew",
+            run=run,
+            field=name,
+            before=before,
+            now=now,
+        )
 
 
 def steps_done(run: Path) -> int:

@@ -38,7 +38,10 @@ def report(table: LadderTable, records: Records, rungs: Sequence[Rung], extra: s
     title = _title(table)
     body = [
         f"<header><h1>{escape(title)}</h1>{_lead(table)}</header><main>",
-        section(message("The ladder"), _table(table) + _verdicts(table) + _costs(table)),
+        section(
+            message("The ladder"),
+            _table(table) + _verdicts(table) + _failures(table) + _costs(table),
+        ),
         section(message("Loss curves"), _curves(table, records)),
         section(message("What each part bought"), _waterfall(table)),
         section(message("Parameters"), figure(pictures.parameters(table))),
@@ -243,6 +246,23 @@ def _verdicts(table: LadderTable) -> str:
                     verdict=step,
                 )
             )
+    return "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>" if lines else ""
+
+
+def _failures(table: LadderTable) -> str:
+    lines = []
+    for failure in table.failures:
+        label = f"{failure.rung} {failure.name}"
+        if failure.variant is not None:
+            label += f", {failure.variant}"
+        lines.append(
+            message(
+                "{which}, seed {seed}, has no figure: {reason}",
+                which=label,
+                seed=failure.seed,
+                reason=failure.reason,
+            )
+        )
     return "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>" if lines else ""
 
 

@@ -26,7 +26,7 @@ class Row:
         variant: what was changed, as it was asked for; None for the rung itself.
         seed: the seed of weights, batches and dropout.
         steps: steps trained.
-        seconds: training time, evaluations left out.
+        seconds: training time, evaluations included.
         tokens_per_second: tokens trained on a second.
         parameters: numbers that were trained.
         train_loss: mean loss over an equally long, evenly spread sample of the training text, in

@@ -15,7 +15,8 @@ from partwise.ladder.rungs import Rung, written
 from partwise.messages import Notice
 from partwise.model.config import ModelConfig
 from partwise.settings import offer, options, parse
-from partwise.training.config import TrainConfig
+from partwise.training.config import RECORD_FIELDS, TrainConfig
+from partwise.training.plan import check_parts
 
 # Part -> the fields that take it out. Two words may mean the same part.
 PARTS: Mapping[str, Mapping[str, Any]] = {
@@ -38,6 +39,11 @@ PARTS: Mapping[str, Mapping[str, Any]] = {
     },
     "weight-decay": {"weight_decay": 0.0, "muon_weight_decay": 0.0},
 }
+
+_DEFAULTS: Mapping[str, Any] = {name: field.default for name, field in options(ModelConfig).items()}
+
+# Fields that one scaling of rotary frequencies alone has.
+_LLAMA3 = ("rope_low_frequency_factor", "rope_high_frequency_factor", "rope_original_context")
 
 # Fields that the ladder itself decides, each with what to do instead.
 _OWNED = {
@@ -75,8 +81,7 @@ class Variant:
 
     def changes_nothing(self, rung: Rung) -> bool:
         """Whether the rung is the same with and without it: rung 3 without residual."""
-        model, train = self.applied(rung)
-        return effective(model) == effective(rung.model) and train == rung.train
+        return _effect(*self.applied(rung)) == _effect(rung.model, rung.train)
 
 
 FAITHFUL = Variant("")
@@ -123,11 +128,56 @@ def effective(model: ModelConfig) -> ModelConfig:
         plain.update(n_heads=1, n_kv_heads=None, head_dim=None, window=None, qk_norm=False)
         plain.update(output_projection=True, qkv_bias=True, projection_bias=True)
         plain.update(causal=True, attention_dropout=0.0)
+        if model.position in ("rotary", "alibi"):
+            plain["position"] = "none"
     elif not model.output_projection:
         plain["projection_bias"] = True
-    if model.position != "rotary":
-        plain.update(rope_base=1e4, rope_scaling="none", rope_factor=1.0)
+    if model.window is not None and model.window >= model.context_length:
+        plain["window"] = None
+    if plain.get("position", model.position) != "rotary":
+        plain.update(rope_base=1e4, rope_scaling="none")
+    scaling = plain.get("rope_scaling", model.rope_scaling)
+    if scaling == "none":
+        plain["rope_factor"] = 1.0
+    if scaling != "llama3":
+        plain.update({name: _DEFAULTS[name] for name in _LLAMA3})
+    if model.ngram == 1:
+        plain["ngram_rows"] = None
+    if model.initialisation not in ("normal", "gpt2"):
+        plain["init_std"] = _DEFAULTS["init_std"]
     return dataclasses.replace(model, **plain)
+
+
+def effective_training(train: TrainConfig, model: ModelConfig) -> TrainConfig:
+    """The training with fields that change no figure put at one value each.
+
+    Without Muon its settings make no difference, without a floor nor does its height. What is only
+    logged, kept or sampled changes nothing; where and how it is computed does, if only the time.
+
+    Args:
+        train: the training.
+        model: what is trained.
+    """
+    default = TrainConfig()
+    unused = list(RECORD_FIELDS)
+    if train.optimizer != "muon":
+        unused += [name for name in options(TrainConfig) if name.startswith("muon_")]
+    if train.schedule in ("constant", "inverse_sqrt"):
+        unused.append("min_lr_ratio")
+    if train.schedule != "wsd":
+        unused.append("decay_fraction")
+    if train.weight_decay == 0:
+        unused.append("decay_all")
+    if model.tie_embeddings or train.head_lr == train.lr:
+        unused.append("head_lr")
+    if train.embedding_lr == train.lr:
+        unused.append("embedding_lr")
+    return dataclasses.replace(train, **{name: getattr(default, name) for name in unused})
+
+
+def _effect(model: ModelConfig, train: TrainConfig) -> tuple[ModelConfig, TrainConfig]:
+    """Equal where two trainings come to the same."""
+    return effective(model), effective_training(train, model)
 
 
 def _words(typed: Iterable[str]) -> list[str]:
@@ -202,6 +252,7 @@ def _joined(single: list[Variant]) -> Variant:
 
 
 def _check_together(model: ModelConfig, train: TrainConfig) -> None:
+    check_parts(train, model)
     rows = train.batch_size // train.accumulation
     if model.norm == "batchnorm" and rows == 1:
         raise ConfigError(
@@ -224,25 +275,33 @@ def choose(rungs: Iterable[Rung], wanted: Iterable[Variant]) -> Choice:
     """Each rung with each variant that changes it.
 
     A variant that some chosen rung cannot take, or that leaves it as it is, is skipped there and
-    that is said; one that no chosen rung can take is refused.
+    that is said; one that no chosen rung can take is refused. Of two that come to the same, the
+    first is trained.
 
     Raises:
         ConfigError: a variant changes nothing, or makes no sense, on every chosen rung.
     """
     rungs, pairs, notices = tuple(rungs), [], []
+    trained: dict[tuple[int, ModelConfig, TrainConfig], str] = {}
     for variant in wanted:
         refused: PartwiseError | None = None
         same, skipped, fitting = [], [], []
+        twice: dict[str, list[int]] = {}
         for rung in rungs:
             try:
                 if variant.changes_nothing(rung):
                     same.append(rung.number)
-                else:
+                    continue
+                effect = (rung.number, *_effect(*variant.applied(rung)))
+                first = trained.setdefault(effect, variant.label)
+                if first == variant.label:
                     fitting.append(rung)
+                else:
+                    twice.setdefault(first, []).append(rung.number)
             except ConfigError as error:
                 refused = refused or error
                 skipped.append((rung, error))
-        if not fitting:
+        if not fitting and not twice:
             if refused is not None:
                 raise refused
             raise ConfigError(
@@ -258,6 +317,15 @@ def choose(rungs: Iterable[Rung], wanted: Iterable[Variant]) -> Choice:
                     rungs=_listed(same),
                 )
             )
+        notices += [
+            Notice(
+                "{variant} is the same as {other} on rung {rungs}: not trained there",
+                variant=variant.label,
+                other=other,
+                rungs=_listed(numbers),
+            )
+            for other, numbers in twice.items()
+        ]
         notices += [
             Notice(
                 "{variant} is not trained on rung {rung}: {reason}",

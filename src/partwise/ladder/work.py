@@ -13,10 +13,12 @@ from partwise.errors import PartwiseError, TrainingError
 from partwise.ladder.figures import classic_estimate, ready, whole_loss
 from partwise.ladder.jobs import Job, reference
 from partwise.ladder.place import Place
+from partwise.ladder.plan import corpus_of
 from partwise.ladder.probes import measure_stacks, race_one, silence, time_steps
 from partwise.ladder.record import Record, write_record
 from partwise.ladder.table import Row
 from partwise.machine import describe
+from partwise.messages import message
 from partwise.model.parameters import count_parameters
 from partwise.run import Run
 from partwise.sampling.config import SampleConfig
@@ -61,14 +63,26 @@ def carry_out(task: Message, place: Place, stop: Stop) -> Iterator[Message]:
         yield {"kind": "failed", "reason": str(error), "fatal": False}
     except PartwiseError as error:
         yield {"kind": "failed", "reason": str(error), "fatal": True}
+    except (MemoryError, RuntimeError) as error:
+        if not _out_of_memory(error):
+            raise
+        # One that is too big leaves the others the memory that they need.
+        reason = message(
+            "the memory of this machine is not enough; a smaller batch_size, context_length or "
+            "model would do"
+        )
+        yield {"kind": "failed", "reason": reason, "fatal": False}
 
 
 def _train(job: Job, place: Place, stop: Stop) -> Iterator[Message]:
-    prepared = prepare(place.text, DataConfig(), cache=cache_folder(), offline=place.offline)
     runs = Path(place.folder) / "runs"
     if (runs / job.run).exists():
-        run = dataclasses.replace(Run.open(runs / job.run), prepared=prepared)
+        run = Run.open(runs / job.run)
+        # Only the text that it began with lets it go on.
+        prepared = run.reopen_text(place.text, offline=place.offline)
+        run = dataclasses.replace(run, prepared=prepared)
     else:
+        prepared = prepare(place.text, DataConfig(), cache=cache_folder(), offline=place.offline)
         run = Run.create(
             runs, job.run, place.text, job.model, job.train, DataConfig(), prepared=prepared
         )
@@ -148,7 +162,7 @@ def measure(
         estimate=classic_estimate(
             objective, prepared.validation, context, job.train.batch_size, job.seed
         ),
-        published=reference(job, prepared.name),
+        published=reference(job, corpus_of(prepared)),
         run=job.run,
     )
     # Temperature 1: the model's own distribution, as the lecture samples from it.
@@ -168,3 +182,9 @@ def _moved(
         "val_loss": val_loss,
         "seconds": seconds,
     }
+
+
+def _out_of_memory(error: Exception) -> bool:
+    # torch's own errors differ by device.
+    signs = ("out of memory", "can't allocate memory", "not enough memory")
+    return isinstance(error, MemoryError) or any(sign in str(error) for sign in signs)
