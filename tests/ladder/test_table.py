@@ -10,6 +10,8 @@ import pytest
 from ladder.made import ladder, record
 from partwise.errors import StorageError
 from partwise.ladder.record import read_record, write_record
+from partwise.ladder.report import report
+from partwise.ladder.rungs import rungs
 from partwise.ladder.table import SCHEMA, Failure, Silenced, read_table, write_table
 
 
@@ -40,6 +42,20 @@ def test_a_rung_is_compared_with_the_one_below_and_a_variant_with_its_rung() -> 
     assert change.mean == pytest.approx(0.5, abs=3e-3)
     assert change.verdict == "higher"
     assert table.step(rungs[1]) is None
+
+
+def test_rungs_without_a_seed_in_common_have_no_difference_yet(tmp_path: Path) -> None:
+    """With several workers seed 2 of one rung and seed 1 of the next may be the first to end."""
+    table, records = ladder(seeds=2, variants={"mask": 0.1})
+    kept = {(1, None, 1), (2, None, 2), (4, None, 2), (5, None, 1), (5, "mask", 2)}
+    rows = tuple(row for row in table.rows if (row.rung, row.variant, row.seed) in kept)
+    table = dataclasses.replace(table, rows=rows)
+    assert [table.step(group) for group in table.groups] == [None] * 5
+    write_table(tmp_path / "ladder.json", table)
+    found = json.loads((tmp_path / "ladder.json").read_text(encoding="utf-8"))
+    assert found["differences"] == []
+    page = report(table, records, rungs())
+    assert "nan" not in page.partition("</style>")[2].lower()
 
 
 def test_json_has_the_schema_s_fields(tmp_path: Path) -> None:

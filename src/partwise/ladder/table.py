@@ -202,9 +202,16 @@ class LadderTable:
         return next((other for other in self.rungs if other.rung == wanted), None)
 
     def step(self, group: Group) -> Difference | None:
-        """The paired difference to `below`; None where that was not trained."""
+        """The paired difference to `below`; None where no seed of that was trained too.
+
+        So it is for a while when several models are trained at once: seed 2 of one rung and seed 1
+        of the next may be the first to be finished.
+        """
         below = self.below(group)
-        return None if below is None else paired(below.by_seed, group.by_seed)
+        if below is None:
+            return None
+        difference = paired(below.by_seed, group.by_seed)
+        return difference if difference.seeds else None
 
     def to_dict(self) -> dict[str, Any]:
         """`ladder.json`'s content."""
