@@ -122,6 +122,8 @@ def run(begin: Recipe, args: argparse.Namespace, seed: int, held: bool) -> dict[
     if held:
         view, validation = hold_back(np.asarray(prepared.train[:]).astype(np.int64), args.stretches)
         cut = stretches
+    if args.characters:
+        view = Held(np.asarray(view[: args.characters]).astype(np.int64))
     batches = Batches(view, config.context_length, settings.batch_size, seed, settings.order)
     data = Data(batches, validation, cut, len(view), lambda b, start: ahead(b, start, 0))
     torch.manual_seed(seed)
@@ -193,6 +195,9 @@ def main() -> None:
         default=STRETCHES,
         help="stretches held back; fewer are longer, and less like what is learned from",
     )
+    parser.add_argument(
+        "--characters", type=int, help="of what is learned from, the first so many; else all"
+    )
     parser.add_argument("--compile", default="off")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--implementation", default="")
@@ -226,6 +231,7 @@ def main() -> None:
             "text": Path(args.text).name,
             "seconds": args.seconds,
             "stretches": args.stretches if args.what == "hold" else None,
+            "characters": args.characters,
             "seed": seed,
             "model": plain(begin.model),
             "train": plain(begin.train),

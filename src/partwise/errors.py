@@ -54,6 +54,10 @@ class StorageError(PartwiseError):
     """A file that cannot be written or read whole."""
 
 
+class CompilerError(PartwiseError):
+    """A C compiler that is missing or fails; whoever asked for it goes on without."""
+
+
 class TrainingError(PartwiseError):
     """A training run that cannot go on, such as one whose loss is no longer a number."""
 

@@ -12,15 +12,15 @@ from torch import nn
 from torch.nn import functional as F
 
 from partwise.errors import SamplingError
+from partwise.machine import library as libraries
+from partwise.machine.library import Source
 from partwise.model.config import ModelConfig
 from partwise.model.gpt import GPT
 from partwise.sampling import generate as generating
-from partwise.sampling import library as libraries
 from partwise.sampling.choose import choose
 from partwise.sampling.config import SampleConfig
 from partwise.sampling.generate import complete, generate
-from partwise.sampling.library import library
-from partwise.sampling.native import _KNOWN, NativeStep, Pace, Way, is_plain
+from partwise.sampling.native import _KNOWN, STEP, NativeStep, Pace, Way, is_plain
 from partwise.text.char import CharTokenizer
 
 LETTERS = "\nabcdefghij"
@@ -33,7 +33,7 @@ needs_compiler = pytest.mark.skipif(
 @pytest.fixture
 def compiled() -> Iterator[Path]:
     """The library, as short texts use it only where it is kept."""
-    yield library()
+    yield STEP.library()
 
 
 @pytest.fixture
@@ -249,40 +249,12 @@ def test_without_a_compiler_it_is_said_for_a_long_text_alone(
     assert "there is no C compiler here" in str(lines[20][0].notice)
 
 
-@needs_compiler
-def test_a_compiler_that_fails_is_named_with_its_reason(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("PARTWISE_CACHE", str(tmp_path / "cache"))
-    broken = tmp_path / "step.c"
-    broken.write_text("int partwise_run(void) { return nothing_of_the_kind; }\n", encoding="utf-8")
-    monkeypatch.setattr(libraries, "SOURCE", broken)
-    with pytest.raises(SamplingError, match="nothing_of_the_kind"):
-        library()
-    assert libraries.kept() is None
-
-
-@needs_compiler
-@pytest.mark.parametrize("whole", [0.0, 0.5])
-def test_a_damaged_library_is_compiled_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, whole: float
-) -> None:
-    monkeypatch.setenv("PARTWISE_CACHE", str(tmp_path))
-    path = library()
-    data = path.read_bytes()
-    path.write_bytes(data[: int(whole * len(data))])
-    assert libraries.kept() is None
-    healed = library()
-    assert healed == libraries.kept()
-    assert len(complete(*made(CONFIGURATIONS[0]), "ab", SampleConfig(chars=10))[0]) == 10
-
-
 def test_a_library_that_may_not_be_loaded_is_done_without(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     broken = tmp_path / "sample.so"
     broken.write_bytes(b"no library")
-    monkeypatch.setattr(generating, "library", lambda: broken)
+    monkeypatch.setattr(Source, "library", lambda _: broken)
     monkeypatch.setattr(generating, "LONG", 20)
     model, tokenizer = made(replace(CONFIGURATIONS[0], n_layers=1))
     pieces = list(generate(model, tokenizer, "ab", SampleConfig(chars=20)))

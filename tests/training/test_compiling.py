@@ -1,24 +1,39 @@
 """Whether a step is compiled is chosen by what is known of the run, and said in one line."""
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from partwise.errors import CompilerError
 from partwise.machine import CompileCheck
+from partwise.machine.library import COMPILERS, Source
 from partwise.messages import Notice
 from partwise.model.gpt import GPT
 from partwise.training import compiling
-from partwise.training.compiling import LONG, NARROW, choose_compile, shortest
+from partwise.training.compiling import (
+    LONG,
+    LONG_FOR_ATTENTION,
+    NARROW,
+    attention_library,
+    choose_compile,
+    shortest,
+)
 from partwise.training.data import Batch
-from partwise.training.events import Said, Started
+from partwise.training.events import Said, Started, Stepped
 from training.doubles import CONFIG, CONTEXT, MODEL, ROWS, data, new_model, of, run
 
 AUTO = replace(CONFIG, compile="auto")
 # The CPU that these tests are told of does 1e11 operations a second in float32.
 PEAK = 1e11
+
+needs_compiler = pytest.mark.skipif(
+    not any(map(shutil.which, COMPILERS)), reason="there is no C compiler here"
+)
 
 
 def chosen(
@@ -117,3 +132,69 @@ def test_the_loop_says_it_and_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
     _, events = run(AUTO)
     assert of(Started, events)[0].compiled
     assert sum("compiling: " in str(said.notice) for said in of(Said, events)) == 1
+
+
+@pytest.fixture
+def avx512(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+
+
+def attention(total: int | None, **changes: Any) -> tuple[Path | None, str]:
+    library, notice = attention_library(new_model(), replace(CONFIG, **changes), data(), total)
+    return library, "" if notice is None else str(notice)
+
+
+@needs_compiler
+def test_attention_is_compiled_for_a_long_run(avx512: None) -> None:
+    weights = sum(m.weight.numel() for m in new_model().modules() if isinstance(m, nn.Linear))
+    enough = int(LONG_FOR_ATTENTION / (6 * weights * CONTEXT * ROWS / PEAK)) + 1
+    assert attention(enough - 2) == (None, "")
+    library, line = attention(enough)
+    assert library is not None and line == ""
+    assert attention(None) == (None, "")
+    assert attention(None, minutes=1.0) == (library, "")
+    assert attention(None, minutes=0.1) == (None, "")
+
+
+def test_attention_that_cannot_be_compiled_or_loaded_costs_one_line(
+    avx512: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fails(_: Source) -> Path:
+        raise CompilerError("there is no C compiler here; install gcc or clang")
+
+    monkeypatch.setattr(Source, "library", fails)
+    library, line = attention(1 << 40)
+    assert library is None
+    assert line.startswith("attention goes operation by operation")
+    assert "there is no C compiler here" in line
+    broken = tmp_path / "attention.so"
+    broken.write_bytes(b"no library")
+    monkeypatch.setattr(Source, "library", lambda _: broken)
+    library, line = attention(1 << 40)
+    assert library is None and "attention.so" in line
+    monkeypatch.setattr(compiling, "LONG_FOR_ATTENTION", 0.0)
+    _, events = run(CONFIG)
+    assert sum("attention goes" in str(said.notice) for said in of(Said, events)) == 1
+
+
+@needs_compiler
+def test_a_run_with_compiled_attention_learns_as_one_without(
+    avx512: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Path | None] = []
+    use_lean = GPT.use_lean
+
+    def noted(model: GPT, on: bool, library: Path | None = None) -> None:
+        if on:
+            seen.append(library)
+        use_lean(model, on, library)
+
+    monkeypatch.setattr(GPT, "use_lean", noted)
+    quiet, losses = replace(MODEL, dropout=0.0), []
+    for least in (1e9, 0.0):
+        monkeypatch.setattr(compiling, "LONG_FOR_ATTENTION", least)
+        model, events = run(model=new_model(quiet))
+        losses.append([event.loss for event in of(Stepped, events)])
+        assert all(block.attention.library is None for block in model.blocks)
+    assert seen[0] is None and seen[1] is not None
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 
 from partwise.errors import ConfigError, RunError, StorageError, TrainingError
 from partwise.machine import CompileCheck
+from partwise.machine.library import COMPILERS
 from partwise.messages import Notice
 from partwise.model.gpt import GPT
 from partwise.text.batches import ahead, windows
@@ -89,6 +91,16 @@ def test_a_run_that_is_killed_again_and_again_ends_in_the_same_bits(tmp_path: Pa
         written(tmp_path / "killed", RICH, resume=True, abandon_after=place)
     assert same_checkpoint(tmp_path / "whole", tmp_path / "killed")
     assert metrics(tmp_path / "whole") == metrics(tmp_path / "killed")
+
+
+@pytest.mark.skipif(not any(map(shutil.which, COMPILERS)), reason="there is no C compiler here")
+def test_with_compiled_attention_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    monkeypatch.setattr(compiling, "LONG_FOR_ATTENTION", 0.0)
+    written(tmp_path / "whole", RICH)
+    for place in (9, 4, None):
+        written(tmp_path / "killed", RICH, resume=True, abandon_after=place)
+    assert same_checkpoint(tmp_path / "whole", tmp_path / "killed")
 
 
 @pytest.mark.parametrize("asked", range(1, 20))

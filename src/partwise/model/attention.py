@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from partwise.model import lean
+from partwise.model import compiled_attention, lean
 from partwise.model.cache import Step
 from partwise.model.dropout import dropout as drop
 from partwise.model.dropout import is_by_hand
@@ -103,7 +104,8 @@ class Attention(nn.Module):
         norm_eps: of that norm.
         dropout: share of the attention weights dropped in training.
         implementation: "sdpa" for torch's fused kernels, "plain" for the readable formula. With
-            `lean` set, "sdpa" is computed as in `lean.py` where that serves.
+            `lean` set, "sdpa" is computed as in `lean.py` where that serves, and with `library` set
+            too by `attention.c`.
 
     Source: Vaswani et al. (2017), section 3.2; Shazeer (2019) (multi-query); Ainslie et al. (2023)
     (grouped queries); Henry et al. (2020) and Dehghani et al. (2023), section 2 (QK-norm).
@@ -131,6 +133,7 @@ class Attention(nn.Module):
         self.dropout = dropout
         self.implementation: Implementation = implementation
         self.lean = False
+        self.library: Path | None = None
         joined = n_heads * self.head_size
         # One matrix: rows of all query heads, then of all key heads, then of all value heads.
         rows = (n_heads + 2 * self.n_kv_heads) * self.head_size
@@ -170,7 +173,11 @@ class Attention(nn.Module):
         alone = mask is None and past is None and observe is None
         dropout = self.dropout if self.training else 0.0
         if self.lean and alone and causal and self._is_plain:
-            y = lean.causal_attention(qkv, self.n_heads, rotation, self._norms, dropout)
+            asked = (qkv, self.n_heads, rotation, self._norms, dropout)
+            if self.library is not None and qkv.dtype == torch.float32:
+                y = compiled_attention.causal_attention(*asked, self.library)
+            else:
+                y = lean.causal_attention(*asked)
             return y if self.projection is None else self.projection(y)
         qkv = qkv.view(batch, length, sum(heads), self.head_size)
         q, k, v = qkv.split_with_sizes(heads, dim=2)  # (B, T, heads, head_size)

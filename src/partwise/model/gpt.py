@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -172,14 +173,21 @@ class GPT(nn.Module):
             if isinstance(block, Block) and block.attention is not None:
                 block.attention.implementation = implementation
 
-    def use_lean(self, on: bool) -> None:
+    def use_lean(self, on: bool, attention: Path | None = None) -> None:
         """Compute in fewer passes over memory, where that serves; values differ in last bits.
 
         For training in float32 on a CPU, operation by operation.
+
+        Args:
+            on: or as usual again.
+            attention: the library of `compiled_attention.py`; without it attention too goes
+                operation by operation.
         """
         for part in self.modules():
             if isinstance(part, GPT | RMSNorm | Attention | FeedForward):
                 part.lean = on
+            if isinstance(part, Attention):
+                part.library = attention if on else None
 
     def _check(self, ids: Tensor) -> None:
         if ids.dim() != 2:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from partwise.errors import SamplingError
+from partwise.errors import CompilerError, SamplingError
 from partwise.messages import Notice
 from partwise.model.cache import KVCache
 from partwise.model.gpt import GPT
@@ -21,8 +21,7 @@ from partwise.model.trace import evaluating
 from partwise.sampling.choose import choose, likeliest, penalise
 from partwise.sampling.config import SampleConfig, SampleDtype
 from partwise.sampling.draws import Draws
-from partwise.sampling.library import kept, library
-from partwise.sampling.native import NativeStep, is_plain
+from partwise.sampling.native import STEP, NativeStep, is_plain
 from partwise.sampling.prompt import Prompt, end_of_text, read_prompt
 from partwise.sampling.reader import Reader
 from partwise.sampling.stops import StopScanner
@@ -279,14 +278,14 @@ def native_step(
         return None, None
     limits = [limit for limit in (config.tokens, config.char_limit) if limit is not None]
     long = min(limits) >= LONG
-    if not long and kept() is None:
+    if not long and STEP.kept() is None:
         # The compiler takes longer than it would win.
         return None, None
     bfloat16 = long and config.dtype == "auto"
     choices = (chooser.choices, chooser.seen)
     try:
-        step = NativeStep(library(), model, cache, config, *choices, bfloat16=bfloat16)
-    except (SamplingError, OSError) as error:
+        step = NativeStep(STEP.library(), model, cache, config, *choices, bfloat16=bfloat16)
+    except (CompilerError, OSError) as error:
         # A file system may forbid that programs are loaded from it.
         notice = Notice(
             "sampling operation by operation, several times slower: {reason}", reason=str(error)

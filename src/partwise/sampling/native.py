@@ -18,12 +18,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from partwise.machine.library import Source
 from partwise.model.cache import KVCache
 from partwise.model.config import ModelConfig
 from partwise.model.gpt import GPT
 from partwise.model.norm import BatchNorm, LayerNorm
 from partwise.sampling.choose import MINIMUM_TEMPERATURE
 from partwise.sampling.config import SampleConfig
+
+STEP = Source(Path(__file__).with_name("step.c"))
 
 _INT, _REAL, _FLOAT, _PLACE = ctypes.c_int64, ctypes.c_double, ctypes.c_float, ctypes.c_void_p
 _ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "relu2", "swiglu")
@@ -89,7 +92,7 @@ class NativeStep:
     """Tokens of B texts, many a call, by the compiled step.
 
     Args:
-        library: see `compiler.py`.
+        library: of `STEP`.
         model: float32 on the CPU, of parts that `is_plain` knows.
         cache: the texts' keys and values; the step reads and writes them.
         config: how tokens are drawn.

@@ -1,4 +1,4 @@
-"""Whether the training step is compiled, where the settings leave that open; and compiling it.
+"""Whether the training step, or attention alone, is compiled; and compiling it.
 
 On a CPU the compiler takes as long as a short run, and it speeds up what lies between the matrix
 products, which is much of a narrow model and little of a wide one. So what is compiled is a narrow
@@ -9,13 +9,16 @@ the same each time.
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from partwise.errors import CompilerError
 from partwise.machine import compile_check, peak_flops
 from partwise.messages import Notice
+from partwise.model import compiled_attention
 from partwise.model.gpt import GPT
 from partwise.training.config import TrainConfig
 from partwise.training.data import Data
@@ -25,6 +28,10 @@ from partwise.training.whole_step import WholeStep, is_kept, is_small, unsuited,
 
 # Training time from which a CPU compiles (seconds); the compiler takes about a minute.
 LONG = 300.0
+
+# Training time from which attention is compiled; that takes two seconds, once a machine, and spares
+# a tenth of a step.
+LONG_FOR_ATTENTION = 10.0
 
 # Width of the residual stream up to which a CPU compiles. Measured with torch 2.13 on one core of a
 # Xeon: compiled steps of `small` (width 128) took half as long, those of a stack of width 384 took
@@ -181,6 +188,37 @@ def compile_step(
         rows = config.batch_size // config.accumulation
         notice = objective.compile(inputs[:rows], targets[:rows], config.label_smoothing)
     return Compiled(step, notice, clock() - start)
+
+
+def attention_library(
+    model: GPT, config: TrainConfig, data: Data, total: int | None
+) -> tuple[Path | None, Notice | None]:
+    """The compiled attention of `model`, where it serves, and in one line why there is none.
+
+    A function of the settings and of the machine, so that a run that goes on computes as it began.
+
+    Args:
+        model: trained in float32 on a CPU, operation by operation.
+        config: the settings.
+        data: the batches.
+        total: steps of the whole run, where they can be foreseen.
+    """
+    seconds = shortest(model, config, data, dtype=torch.float32, steps=total)
+    if (
+        seconds is None
+        or seconds < LONG_FOR_ATTENTION
+        or not compiled_attention.serves(model.config)
+    ):
+        return None, None
+    try:
+        library = compiled_attention.SOURCE.library()
+        compiled_attention.loaded(library)
+    # A file system may forbid that programs are loaded from it.
+    except (CompilerError, OSError) as error:
+        return None, Notice(
+            "attention goes operation by operation, which takes longer: {reason}", reason=str(error)
+        )
+    return library, None
 
 
 def _about(step: WholeStep) -> Notice:

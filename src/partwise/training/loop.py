@@ -20,7 +20,12 @@ from partwise.machine import keep_freed, pick_device, pick_precision
 from partwise.model.gpt import GPT
 from partwise.storage import sweep
 from partwise.training.checkpoint import has_checkpoints, load_latest, save
-from partwise.training.compiling import choose_compile, compile_step, foretell
+from partwise.training.compiling import (
+    attention_library,
+    choose_compile,
+    compile_step,
+    foretell,
+)
 from partwise.training.config import TrainConfig
 from partwise.training.data import Data
 from partwise.training.evaluate import evaluate, never, time_evaluation
@@ -147,7 +152,12 @@ def train(
 
         plain = device.type == "cpu" and dtype == torch.float32 and not objective.compiled
         if isinstance(model, GPT) and plain:
-            model.use_lean(True)
+            library, about_attention = attention_library(
+                model, config, data, limit[0] if limit else None
+            )
+            if about_attention is not None:
+                yield Said(about_attention)
+            model.use_lean(True, library)
 
         # --- Say what begins ----------------------------------------------------------------------
         budget = None if config.minutes is None else 60 * config.minutes

@@ -1,0 +1,112 @@
+"""A C file of the package as a library: compiled once a machine by its own compiler, and kept."""
+
+import hashlib
+import json
+import platform
+import shutil
+import subprocess
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from partwise.errors import CompilerError, StorageError
+from partwise.machine.facts import cpu_model
+from partwise.storage import cache_folder, write_atomic
+
+COMPILERS = ("cc", "gcc", "clang")
+
+# Nothing asks for floating-point traps or the sign of a zero; sums keep the order of the source.
+_FLAGS = (
+    *("-std=gnu11", "-O3", "-fPIC", "-shared", "-pthread"),
+    *("-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno"),
+)
+
+# The first set that a compiler takes: this very processor with its longest vectors, or any.
+_TARGETS = (("-march=native", "-mprefer-vector-width=512"), ("-march=native",), ())
+
+_PATIENCE = 60
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a library is made of.
+
+    Args:
+        file: the C file; the headers beside it may be part of it.
+        flags: that its compilation cannot do without, besides the usual ones.
+    """
+
+    file: Path
+    flags: tuple[str, ...] = ()
+
+    def kept(self) -> Path | None:
+        """The library, if it is kept and whole: its name ends with the digest of what it holds."""
+        for path in sorted(_folder().glob(f"{self._beginning()}-*.so")):
+            with suppress(OSError):
+                if path.stem.endswith(_digest(path.read_bytes())):
+                    return path
+        return None
+
+    def library(self) -> Path:
+        """The library, compiled now (about two seconds) unless it is kept.
+
+        Raises:
+            CompilerError: there is no compiler here, or it fails; in one line why.
+        """
+        known = self.kept()
+        if known is not None:
+            return known
+        compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
+        if compiler is None:
+            raise CompilerError("there is no C compiler here; install gcc or clang")
+        said = ""
+        with TemporaryDirectory(prefix="partwise-") as made:
+            out = Path(made) / "made.so"
+            for target in _TARGETS:
+                flags = (*_FLAGS, *self.flags, *target)
+                words = [compiler, *flags, str(self.file), "-o", str(out), "-lm"]
+                try:
+                    done = subprocess.run(
+                        words,
+                        stdin=subprocess.DEVNULL,
+                        capture_output=True,
+                        text=True,
+                        encoding="utf-8",
+                        errors="replace",
+                        timeout=_PATIENCE,
+                        check=False,
+                    )
+                except (OSError, subprocess.TimeoutExpired) as error:
+                    said = str(error)
+                    break
+                if done.returncode == 0:
+                    return self._keep(out.read_bytes())
+                said = done.stderr
+        lines = [line for line in said.splitlines() if "error" in line] or said.splitlines()
+        raise CompilerError("the C compiler failed: {reason}", reason=(lines or ["?"])[0][:200])
+
+    def _keep(self, data: bytes) -> Path:
+        path = _folder() / f"{self._beginning()}-{_digest(data)}.so"
+        try:
+            write_atomic(path, data)
+        except StorageError as error:
+            raise CompilerError(
+                "the C compiler's library cannot be kept: {reason}", reason=str(error)
+            ) from error
+        return path
+
+    def _beginning(self) -> str:
+        """Of the library's name: another source or processor has another one."""
+        here = [platform.system(), platform.machine(), cpu_model(), _FLAGS, self.flags, _TARGETS]
+        sources = [*sorted(self.file.parent.glob("*.h")), self.file]
+        code = b"".join(path.read_bytes() for path in sources)
+        return f"{self.file.stem}-{_digest(json.dumps(here).encode('utf-8') + code)}"
+
+
+def _folder() -> Path:
+    return cache_folder() / "compiled"
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]
