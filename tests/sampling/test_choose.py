@@ -175,3 +175,15 @@ def test_half_precision_logits_are_chosen_in_float32() -> None:
     logits = torch.tensor([[0.0, 1.0, 2.0]])
     u = torch.tensor([0.2])
     assert choose(logits.bfloat16(), u).tolist() == choose(logits, u).tolist()
+
+
+@pytest.mark.parametrize("temperature", [1e8, 1e30, 1e300])
+def test_the_likeliest_are_kept_also_where_all_weigh_the_same(temperature: float) -> None:
+    logits = torch.tensor([[0.0, 1.0, 3.0, 2.0]])
+    for filters in ({"top_k": 2}, {"top_p": 0.5}, {"top_k": 3, "top_p": 0.5}):
+        asked: dict[str, Any] = {"temperature": temperature, **filters}
+        drawn = {int(choose(logits, torch.tensor([u]), **asked)) for u in (1e-6, 0.4, 0.6, 1.0)}
+        assert drawn == {2, 3}
+    # A token that cannot be is not drawn at any temperature.
+    never = torch.tensor([[-math.inf, 1.0, -math.inf]])
+    assert choose(never, torch.tensor([1.0]), temperature=temperature).tolist() == [1]

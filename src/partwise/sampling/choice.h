@@ -12,13 +12,13 @@ typedef struct {
 } Choice;
 
 typedef struct {
-    float weight;
+    float score;
     int64_t token;
 } Candidate;
 
 static int likelier(const void *a, const void *b) {
     const Candidate *one = a, *other = b;
-    if (one->weight != other->weight) return one->weight < other->weight ? 1 : -1;
+    if (one->score != other->score) return one->score < other->score ? 1 : -1;
     return one->token < other->token ? -1 : one->token > other->token;
 }
 
@@ -27,25 +27,30 @@ static int64_t choose(const Choice *c, float *scores, const uint8_t *seen, float
                       Candidate *order) {
     int64_t n = c->choices, best = 0;
     for (int64_t i = 0; i < n; i++) {
-        if (isnan(scores[i])) return -1;
         if (c->penalty != 1 && seen[i])
             scores[i] = scores[i] > 0 ? scores[i] / (float)c->penalty : scores[i] * (float)c->penalty;
+        if (isnan(scores[i])) return -1;
         if (scores[i] > scores[best]) best = i;
     }
     if (!isfinite(scores[best])) return -1;
     if (c->greedy) return best;
     float most = scores[best];
-    for (int64_t i = 0; i < n; i++) scores[i] = expf((scores[i] - most) / (float)c->temperature);
-    if ((c->top_k && c->top_k < n) || c->top_p < 1) {
-        double total = 0, before = 0;
+    int64_t kept = c->top_k && c->top_k < n ? c->top_k : n;
+    int sorted = kept < n || c->top_p < 1;
+    for (int64_t i = 0; i < n; i++) scores[i] = (scores[i] - most) / (float)c->temperature;
+    if (sorted) {
+        /* By the scores: at a high temperature all weights are 1, or nearly. */
         for (int64_t i = 0; i < n; i++) order[i] = (Candidate){scores[i], i};
         qsort(order, n, sizeof *order, likelier);
-        int64_t kept = c->top_k && c->top_k < n ? c->top_k : n;
-        for (int64_t i = 0; i < kept; i++) total += order[i].weight;
+    }
+    for (int64_t i = 0; i < n; i++) scores[i] = expf(scores[i]);
+    if (sorted) {
+        double total = 0, before = 0;
+        for (int64_t i = 0; i < kept; i++) total += scores[order[i].token];
         for (int64_t i = 0; i < n; i++) {
-            if (i >= kept || (c->top_p < 1 && !(before < c->top_p * total)))
-                scores[order[i].token] = 0;
-            before += order[i].weight;
+            float *weight = &scores[order[i].token], was = *weight;
+            if (i >= kept || (c->top_p < 1 && !(before < c->top_p * total))) *weight = 0;
+            before += was;
         }
     }
     double total = 0, running = 0;

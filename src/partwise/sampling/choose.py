@@ -7,8 +7,9 @@ that a row's token depends on its own logits and its own uniform alone.
 import torch
 from torch import Tensor
 
-# A lower temperature is the same as taking the likeliest token, and would overflow float32.
-MINIMUM_TEMPERATURE = 1e-6
+# A lower temperature is the same as taking the likeliest token, and would overflow float32; a
+# higher one than the other would be infinite there.
+MINIMUM_TEMPERATURE, MAXIMUM_TEMPERATURE = 1e-6, 3e38
 
 
 def choose(
@@ -43,12 +44,13 @@ def choose(
     if temperature < MINIMUM_TEMPERATURE:
         return likeliest(logits)
     # The maximum is taken off first, so that no temperature makes the exponential overflow.
+    temperature = min(temperature, MAXIMUM_TEMPERATURE)
     scaled = (logits - logits.amax(-1, keepdim=True)) / temperature  # (B, V)
     weights = scaled.exp()  # (B, V), the likeliest token has 1
     if top_k is not None and top_k < logits.shape[-1]:
         weights = weights.where(_among_top(scaled, top_k), 0)
     if top_p is not None and top_p < 1:
-        weights = weights.where(_in_nucleus(weights, top_p), 0)
+        weights = weights.where(_in_nucleus(scaled, weights, top_p), 0)
     if min_p is not None and min_p > 0:
         weights = weights.where(weights >= min_p, 0)
     return _draw(weights, uniforms)
@@ -95,9 +97,11 @@ def _among_top(values: Tensor, k: int) -> Tensor:
     return above | (level & (level.cumsum(-1) <= room))
 
 
-def _in_nucleus(weights: Tensor, share: float) -> Tensor:
-    """The fewest largest entries of each row that hold `share` of its sum, as bools (B, V)."""
-    largest, order = weights.sort(dim=-1, descending=True, stable=True)
+def _in_nucleus(scaled: Tensor, weights: Tensor, share: float) -> Tensor:
+    """The fewest likeliest entries of each row that hold `share` of its sum, as bools (B, V)."""
+    # By the scores: at a high temperature all weights are 1, or nearly.
+    order = scaled.sort(dim=-1, descending=True, stable=True).indices
+    largest = weights.gather(-1, order)
     running = _running_sum(largest)
     before = running - largest  # what the likelier tokens hold
     kept = before < share * running[:, -1:]

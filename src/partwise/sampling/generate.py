@@ -211,6 +211,7 @@ class Chooser:
     ) -> None:
         self._config = config
         self._vocab_size = vocab_size
+        self._device = device
         self._draws = Draws(config.seed, config.count, device)
         self._seen: Tensor | None = None
         if config.repetition_penalty != 1:
@@ -230,7 +231,7 @@ class Chooser:
     def uniforms(self, steps: int) -> Tensor:
         """The numbers that decide the next choices, (steps, B), for whoever makes them instead."""
         if self._config.takes_likeliest:
-            return torch.empty(steps, self._config.count)
+            return torch.empty(steps, self._config.count, device=self._device)
         return self._draws.several(steps)
 
     @torch.inference_mode()
@@ -272,9 +273,10 @@ def native_step(
         config: how tokens are drawn.
         chooser: whose choices the step makes.
     """
-    weights = list(model.parameters())
-    plain = all(weight.dtype == torch.float32 for weight in weights) and is_plain(model)
-    if cache is None or not plain or _device(model).type != "cpu" or config.count > MOST_TEXTS:
+    usual = ("cpu", torch.float32)
+    numbers = (*model.parameters(), *model.buffers())
+    plain = all((each.device.type, each.dtype) == usual for each in numbers) and is_plain(model)
+    if cache is None or not plain or config.count > MOST_TEXTS:
         return None, None
     limits = [limit for limit in (config.tokens, config.char_limit) if limit is not None]
     long = min(limits) >= LONG

@@ -19,11 +19,17 @@ import torch
 from torch import Tensor, nn
 
 from partwise.machine.library import Source
+from partwise.model.attention import Attention
+from partwise.model.block import Block
 from partwise.model.cache import KVCache
 from partwise.model.config import ModelConfig
+from partwise.model.feedforward import FeedForward
 from partwise.model.gpt import GPT
-from partwise.model.norm import BatchNorm, LayerNorm
-from partwise.sampling.choose import MINIMUM_TEMPERATURE
+from partwise.model.head import TiedHead
+from partwise.model.ngram import NgramTable
+from partwise.model.norm import BatchNorm, LayerNorm, RMSNorm
+from partwise.model.position import Alibi, Rotary, Sinusoidal
+from partwise.sampling.choose import MAXIMUM_TEMPERATURE, MINIMUM_TEMPERATURE
 from partwise.sampling.config import SampleConfig
 
 STEP = Source(Path(__file__).with_name("step.c"))
@@ -123,7 +129,7 @@ class NativeStep:
             choices=choices,
             greedy=config.takes_likeliest or config.temperature < MINIMUM_TEMPERATURE,
             top_k=config.top_k or 0,
-            temperature=config.temperature or 1.0,
+            temperature=min(config.temperature or 1.0, MAXIMUM_TEMPERATURE),
             top_p=1.0 if config.top_p is None else config.top_p,
             min_p=config.min_p or 0.0,
             penalty=config.repetition_penalty,
@@ -154,7 +160,7 @@ class NativeStep:
         # The last column is room for a guess.
         recent = torch.cat((self._cache.recent, new, new), dim=1).contiguous()  # (B, ngram + 1)
         uniforms = uniforms.contiguous()
-        chosen = torch.empty(uniforms.shape, dtype=torch.int64)
+        chosen = torch.empty(uniforms.shape, dtype=torch.int64, device="cpu")
         way = self.pace.way
         began = time.perf_counter()
         if self._run(
@@ -335,13 +341,51 @@ _KNOWN = """
 """
 
 
+# The parts that the step follows, none of them a changed one.
+_PARTS = (
+    *(GPT, Block, Attention, FeedForward, TiedHead, NgramTable, LayerNorm, RMSNorm, BatchNorm),
+    *(Sinusoidal, Rotary, Alibi, nn.Linear, nn.Embedding, nn.ModuleList),
+)
+
+
 def is_plain(model: GPT) -> bool:
     """Whether every part of a model is one that the step knows, and nobody listens inside."""
     new = {field.name for field in fields(model.config)} - set(_KNOWN.split())
     usual = ModelConfig()
     if any(getattr(model.config, name) != getattr(usual, name) for name in new):
         return False
-    parts = list(model.modules())
-    watched = any(part._forward_hooks or part._forward_pre_hooks for part in parts)
-    linear = all(type(part) is nn.Linear for part in parts if isinstance(part, nn.Linear))
-    return type(model) is GPT and linear and not watched
+    for part in model.modules():
+        changed = part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part)
+        if type(part) not in _PARTS or changed:
+            return False
+    tensors = [*model.parameters(), *model.buffers()]
+    usual_tensors = all(type(tensor) in (Tensor, nn.Parameter) for tensor in tensors)
+    return type(model) is GPT and usual_tensors and _is_as_configured(model)
+
+
+def _is_as_configured(model: GPT) -> bool:
+    """Whether every matrix has the shape that the settings say: the step's room is made for it."""
+    config = model.config
+    width, inner, joined = config.d_model, config.inner_width, config.n_heads * config.head_size
+    wanted: dict[str, tuple[int, int]] = {}
+    if config.attention:
+        wanted["attention.qkv"] = (joined + 2 * config.key_value_heads * config.head_size, width)
+        if config.output_projection:
+            wanted["attention.projection"] = (width, joined)
+    if config.feedforward != "none":
+        wanted["feedforward.up"] = (inner, width)
+        if config.feedforward == "swiglu":
+            wanted["feedforward.gate"] = (inner, width)
+        if config.feedforward_output:
+            wanted["feedforward.down"] = (width, inner)
+    found = [
+        {
+            name: tuple(part.weight.shape)
+            for name, part in block.named_modules()
+            if isinstance(part, nn.Linear)
+        }
+        for block in model.blocks
+    ]
+    tokens = (config.vocab_size, width)
+    ends = (tuple(model.token_embedding.weight.shape), tuple(model.head.weight.shape))
+    return found == [wanted] * config.n_layers and ends == (tokens, tokens)

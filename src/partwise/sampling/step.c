@@ -77,8 +77,9 @@ static void meet(Run *run) {
         return;
     }
     /* Usually the others are microseconds away; on a busy machine they may not be running at all. */
-    for (int turns = 0; atomic_load_explicit(&run->phase, memory_order_acquire) == phase; turns++)
-        if (turns > 2000) sched_yield();
+    for (int turns = 0; atomic_load_explicit(&run->phase, memory_order_acquire) == phase;)
+        if (turns < 2000) turns++;
+        else sched_yield();
 }
 
 static int64_t share(int64_t rows, int64_t rank, int64_t threads) { return rows * rank / threads; }
@@ -103,7 +104,7 @@ static inline float exponential(float x) {
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     union { int32_t bits; float value; } power;
-    power.bits = ((int32_t)n + 127) << 23;
+    power.bits = ((int32_t)(n == n ? n : 0) + 127) << 23; /* x is no number: nor is the result */
     return (p * r * r + r + 1.0f) * power.value;
 }
 
