@@ -1,5 +1,6 @@
 """`partwise ladder`: what it shows, what it refuses, what a pipe and a program get."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -174,6 +175,13 @@ def test_verdicts_name_noise_and_say_what_brackets_are() -> None:
     assert "heads to feedforward" in lines
     assert "within noise at 2 seeds" in lines
     assert "published values, for reference; not results" in lines
+
+
+def test_one_rung_has_no_difference_to_explain() -> None:
+    table = widest()
+    assert verdicts(dataclasses.replace(table, rows=table.rows[:2])) == [
+        "(in brackets: published values, for reference; not results)"
+    ]
 
 
 def test_live_view_fills_as_rungs_are_trained(

@@ -337,6 +337,30 @@ def test_a_text_that_was_edited_is_refused(finished: bool) -> None:
     assert last.reason == "finished"
 
 
+def test_a_ladder_inside_its_own_text_is_refused() -> None:
+    """Its reports and settings are text too, and would change what the next rung learns."""
+    with pytest.raises(RunError, match="--ladders-dir"):
+        list(climb(LadderConfig(only="1,2", steps=2, workers=0), text="."))
+    assert not Path("ladders").exists()
+    Path("novels").mkdir()
+    Path("novels/cats.txt").write_text(WORDS * 30, encoding="utf-8")
+    *_, last = climb(LadderConfig(only="1,2", steps=2, workers=0), text="novels")
+    assert isinstance(last, Climbed)
+    assert len(last.table.rows) == 2
+
+
+def test_a_text_that_changes_in_the_middle_ends_the_climb() -> None:
+    events = climb(LadderConfig(only="1,2", steps=2, workers=0), text="cats*.txt")
+    reasons = []
+    for event in events:
+        if isinstance(event, Measured):
+            Path("cats2.txt").write_text(WORDS, encoding="utf-8")
+        elif isinstance(event, Failed):
+            reasons.append(event.failure.reason)
+    assert len(reasons) == 1
+    assert "was changed while" in reasons[0]
+
+
 def test_published_values_belong_to_the_bytes_and_not_to_a_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -311,11 +311,10 @@ def verdicts(table: LadderTable) -> list[str]:
                 verdict=step,
             )
         )
-    if any(
-        step is not None and step.verdict == "one seed" for step in map(table.step, table.groups)
-    ):
+    steps = [step for step in map(table.step, table.groups) if step is not None]
+    if any(step.verdict == "one seed" for step in steps):
         lines.append(message("one seed cannot tell which differences are noise; --seeds 3 can"))
-    else:
+    elif steps:
         lines.append(message("difference: mean ± standard error over paired seeds (nats a token)"))
     if any(group.published is not None for group in table.groups):
         lines.append(message("(in brackets: published values, for reference; not results)"))

@@ -45,6 +45,7 @@ from partwise.ladder.plan import (
     corpus_of,
     find_text,
     plan,
+    require_apart,
     require_fitting,
     require_same,
     steps_done,
@@ -101,9 +102,17 @@ def climb(
     source = find_text(text, offline, said.append)
     tried = "" if config.steps is None else f"-steps-{config.steps}"
     folder = Path(root) / safe_name(config.name or cleaned(source.name + tried))
+    require_apart(folder, source)
     prepared = prepare(source.spec, DataConfig(), cache=cache_folder(), offline=offline)
     require_fitting(jobs, prepared)
-    place = Place(str(folder.absolute()), source.spec, offline, language(), words())
+    place = Place(
+        str(folder.absolute()),
+        source.spec,
+        offline,
+        language(),
+        words(),
+        prepared.text_fingerprint,
+    )
     with lock(folder / ".lock"):
         yield from map(Said, said)
         yield from _Climb(config, jobs, prepared, folder, place, stop).events()

@@ -14,6 +14,7 @@ class Place:
         offline: never download a corpus.
         language: what messages are written in.
         words: templates that are said otherwise to its readers (see `use_words`).
+        fingerprint: SHA-256 that the text must have; empty: any.
     """
 
     folder: str
@@ -21,3 +22,4 @@ class Place:
     offline: bool
     language: str
     words: Mapping[str, str] = field(default_factory=dict)
+    fingerprint: str = ""

@@ -94,6 +94,26 @@ def find_text(text: str | None, offline: bool, say: Callable[[Notice], None]) ->
         return source
 
 
+def require_apart(folder: Path, source: Source) -> None:
+    """Refuse a ladder inside the folder that it learns: what it writes would become the text.
+
+    Args:
+        folder: the ladder's folder, which need not exist.
+        source: the text.
+
+    Raises:
+        RunError: it stands there.
+    """
+    text = Path(source.spec)
+    if text.is_dir() and folder.resolve().is_relative_to(text.resolve()):
+        raise RunError(
+            "{folder} lies in the text {text}, and what is written there would become part of it; "
+            "give another --ladders-dir",
+            folder=folder,
+            text=text,
+        )
+
+
 def corpus_of(prepared: Prepared) -> str:
     """What a text is called in the table: its name, or that of the corpus whose bytes it has.
 

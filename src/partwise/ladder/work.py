@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from partwise.errors import PartwiseError, TrainingError
+from partwise.errors import PartwiseError, RunError, TrainingError
 from partwise.ladder.figures import classic_estimate, ready, whole_loss
 from partwise.ladder.jobs import Job, reference
 from partwise.ladder.place import Place
@@ -83,6 +83,12 @@ def _train(job: Job, place: Place, stop: Stop) -> Iterator[Message]:
         run = dataclasses.replace(run, prepared=prepared)
     else:
         prepared = prepare(place.text, DataConfig(), cache=cache_folder(), offline=place.offline)
+        if place.fingerprint not in ("", prepared.text_fingerprint):
+            raise RunError(
+                "the text {spec} was changed while the ladder learns it; start again when it stays "
+                "as it is",
+                spec=place.text,
+            )
         run = Run.create(
             runs, job.run, place.text, job.model, job.train, DataConfig(), prepared=prepared
         )
