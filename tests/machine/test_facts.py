@@ -73,3 +73,11 @@ def test_without_git_there_is_no_state(
 
     monkeypatch.setattr(subprocess, "run", fail)
     assert machine.git_state(tmp_path) == {}
+
+
+def test_what_compiled_code_depends_on() -> None:
+    features = facts.cpu_features().split()
+    assert features == sorted(features)
+    if sys.platform == "linux":
+        assert features
+        assert facts.c_library() == "" or facts.c_library().split()[0] == "glibc"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from partwise.errors import CompilerError
+from partwise.errors import CompilerError, StorageError
 from partwise.machine import library as libraries
 from partwise.machine.library import Source
 
@@ -76,4 +76,28 @@ def test_without_a_compiler_it_is_said(source: Source, monkeypatch: pytest.Monke
 def test_a_cache_that_cannot_be_written_is_said(source: Source, tmp_path: Path) -> None:
     (tmp_path / "cache").write_bytes(b"")
     with pytest.raises(CompilerError, match="cannot be kept"):
+        source.library()
+
+
+@needs_compiler
+@pytest.mark.parametrize("fact", ["cpu_model", "cpu_features", "c_library"])
+def test_another_machine_with_the_same_cache_has_its_own(
+    source: Source, monkeypatch: pytest.MonkeyPatch, fact: str
+) -> None:
+    path = source.library()
+    monkeypatch.setattr(libraries, fact, lambda: "another")
+    assert source.kept() is None
+    other = source.library()
+    assert other != path and path.exists()
+
+
+def test_without_a_place_for_it_nothing_is_kept(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nowhere() -> Path:
+        raise StorageError("there is no home folder")
+
+    monkeypatch.setattr(libraries, "cache_folder", nowhere)
+    assert source.kept() is None
+    with pytest.raises(CompilerError):
         source.library()

@@ -59,6 +59,32 @@ def test_blend() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        lambda x: lean.squared_relu(x),
+        lambda x: lean.rms_norm(x, torch.ones(6, dtype=x.dtype), 1e-5),
+        lambda x: lean.blend(x, x, torch.ones(2, dtype=x.dtype)),
+        lambda x: lean.causal_attention(x, 1, None, None),
+    ],
+)
+def test_a_gradient_of_the_gradient_is_refused(part: Callable[[Tensor], Tensor]) -> None:
+    """Rather than wrong: what the formula kept in between has none."""
+    x = numbers(1, 4, 6)
+    (first,) = torch.autograd.grad(part(x).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.sum().backward()
+
+
+def test_a_norm_of_a_single_vector() -> None:
+    agree(
+        lambda x, weight: lean.rms_norm(x, weight, 1e-2),
+        lambda x, weight: F.rms_norm(x, (6,), weight, 1e-2),
+        numbers(6),
+        numbers(6),
+    )
+
+
 @pytest.mark.parametrize("length", [1, 7, 64, 65, 150])
 @pytest.mark.parametrize("turned", [True, False])
 @pytest.mark.parametrize("normed", [True, False])

@@ -50,6 +50,26 @@ def cpu_model() -> str:
     return name or platform.processor() or platform.machine() or "unknown"
 
 
+@functools.cache
+def cpu_features() -> str:
+    """The instructions beyond the common ones that Linux names for this processor, else nothing.
+
+    Models do not tell them: in a virtual machine several processors have one name.
+    """
+    text = _text("/proc/cpuinfo") if sys.platform == "linux" else ""
+    words = _after_colon(text, "flags") or _after_colon(text, "Features")
+    return " ".join(sorted((words or "").split()))
+
+
+def c_library() -> str:
+    """Name and version of the C library, where it says so: what is linked to one needs it."""
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""
+    # AttributeError: Windows has no such question; ValueError, OSError: this library no answer.
+    except (AttributeError, ValueError, OSError):
+        return ""
+
+
 def cores() -> int:
     """The cores that this process may use: fewer than the machine's in a container."""
     if sys.platform == "linux":

@@ -5,13 +5,14 @@ import json
 import platform
 import shutil
 import subprocess
+import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from partwise.errors import CompilerError, StorageError
-from partwise.machine.facts import cpu_model
+from partwise.machine.facts import c_library, cpu_features, cpu_model
 from partwise.storage import cache_folder, write_atomic
 
 COMPILERS = ("cc", "gcc", "clang")
@@ -22,8 +23,11 @@ _FLAGS = (
     *("-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno"),
 )
 
-# The first set that a compiler takes: this very processor with its longest vectors, or any.
-_TARGETS = (("-march=native", "-mprefer-vector-width=512"), ("-march=native",), ())
+# The first set that a compiler takes: this very processor with its longest vectors, or any. gcc for
+# Windows does not align the stack for long vectors (its bug 54412), and a program with them ends.
+_ANY: tuple[str, ...] = ()
+_NATIVE = (("-march=native", "-mprefer-vector-width=512"), ("-march=native",))
+_TARGETS = (_ANY,) if sys.platform == "win32" else (*_NATIVE, _ANY)
 
 _PATIENCE = 60
 
@@ -42,21 +46,31 @@ class Source:
 
     def kept(self) -> Path | None:
         """The library, if it is kept and whole: its name ends with the digest of what it holds."""
-        for path in sorted(_folder().glob(f"{self._beginning()}-*.so")):
-            with suppress(OSError):
-                if path.stem.endswith(_digest(path.read_bytes())):
-                    return path
+        with suppress(OSError, StorageError):
+            for path in sorted(_folder().glob(f"{self._beginning()}-*.so")):
+                with suppress(OSError):
+                    if path.stem.endswith(_digest(path.read_bytes())):
+                        return path
         return None
 
     def library(self) -> Path:
         """The library, compiled now (about two seconds) unless it is kept.
 
         Raises:
-            CompilerError: there is no compiler here, or it fails; in one line why.
+            CompilerError: there is no compiler here, it fails, or what it makes cannot be kept; in
+                one line why.
         """
         known = self.kept()
         if known is not None:
             return known
+        try:
+            return self._keep(self._compiled())
+        except (StorageError, OSError) as error:
+            raise CompilerError(
+                "the C compiler's library cannot be kept: {reason}", reason=str(error)
+            ) from error
+
+    def _compiled(self) -> bytes:
         compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
         if compiler is None:
             raise CompilerError("there is no C compiler here; install gcc or clang")
@@ -81,27 +95,23 @@ class Source:
                     said = str(error)
                     break
                 if done.returncode == 0:
-                    return self._keep(out.read_bytes())
+                    return out.read_bytes()
                 said = done.stderr
         lines = [line for line in said.splitlines() if "error" in line] or said.splitlines()
         raise CompilerError("the C compiler failed: {reason}", reason=(lines or ["?"])[0][:200])
 
     def _keep(self, data: bytes) -> Path:
         path = _folder() / f"{self._beginning()}-{_digest(data)}.so"
-        try:
-            write_atomic(path, data)
-        except StorageError as error:
-            raise CompilerError(
-                "the C compiler's library cannot be kept: {reason}", reason=str(error)
-            ) from error
+        write_atomic(path, data)
         return path
 
     def _beginning(self) -> str:
         """Of the library's name: another source or processor has another one."""
-        here = [platform.system(), platform.machine(), cpu_model(), _FLAGS, self.flags, _TARGETS]
+        here = [platform.system(), platform.machine(), cpu_model(), cpu_features(), c_library()]
+        how = [*_FLAGS, *self.flags, *map(list, _TARGETS)]
         sources = [*sorted(self.file.parent.glob("*.h")), self.file]
         code = b"".join(path.read_bytes() for path in sources)
-        return f"{self.file.stem}-{_digest(json.dumps(here).encode('utf-8') + code)}"
+        return f"{self.file.stem}-{_digest(json.dumps([here, how]).encode('utf-8') + code)}"
 
 
 def _folder() -> Path:

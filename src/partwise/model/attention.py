@@ -174,7 +174,8 @@ class Attention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         if self.lean and alone and causal and self._is_plain:
             asked = (qkv, self.n_heads, rotation, self._norms, dropout)
-            if self.library is not None and qkv.dtype == torch.float32:
+            here = qkv.device.type == "cpu" and qkv.dtype == torch.float32
+            if self.library is not None and here:
                 y = compiled_attention.causal_attention(*asked, self.library)
             else:
                 y = lean.causal_attention(*asked)

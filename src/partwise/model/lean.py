@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from partwise.model.dropout import draw, dropped, kept_scale
 
@@ -36,6 +37,7 @@ class _SquaredRelu(torch.autograd.Function):
         return above * above
 
     @staticmethod
+    @once_differentiable
     def backward(context: Any, *gradients: Tensor) -> Tensor:
         (above,) = context.saved_tensors
         slope: Tensor = gradients[0] * above
@@ -57,10 +59,11 @@ class _RmsNorm(torch.autograd.Function):
         return normed * weight
 
     @staticmethod
+    @once_differentiable
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
         normed, scale, weight = context.saved_tensors
         product = gradients[0] * normed
-        of_weight = product.flatten(0, -2).sum(0)
+        of_weight = product.reshape(-1, len(weight)).sum(0)
         along = (product @ weight).div_(-len(weight)).unsqueeze(-1)
         of_x = (gradients[0] * weight).addcmul_(normed, along).mul_(scale)
         return of_x, of_weight, None
@@ -80,6 +83,7 @@ class _Blend(torch.autograd.Function):
         return torch.add(x * first, other, alpha=second)
 
     @staticmethod
+    @once_differentiable
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x, other, shares = context.saved_tensors
         (gradient,) = gradients
@@ -135,7 +139,7 @@ class _CausalAttention(torch.autograd.Function):
         if of_query is not None and of_key is not None:
             weight = torch.stack((of_query, of_key))[:, None, None, None]
             scale = _scale(both, eps)
-            normed = torch.empty(both.shape, dtype=qkv.dtype)
+            normed = qkv.new_empty(both.shape)
             torch.mul(both, scale, out=normed)
             both = normed * weight
         if cos is not None and sin is not None:
@@ -153,12 +157,13 @@ class _CausalAttention(torch.autograd.Function):
         return y.view(batch, n_heads, length, size).transpose(1, 2).reshape(batch, length, -1)
 
     @staticmethod
+    @once_differentiable
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         batch, length, n_heads, size = context.shape
         q, k, v, normed, scale, weight, cos, sin, *kept = context.saved_tensors
         of_y = gradients[0].view(batch, length, n_heads, size).transpose(1, 2)
         of_y = of_y.reshape(-1, length, size)
-        of_both = torch.empty(2, *q.shape, dtype=q.dtype)
+        of_both = q.new_empty(2, *q.shape)
         of_q, of_k = of_both[0], of_both[1]
         of_v = torch.empty_like(v)
         blocks = -(-length // QUERIES)
@@ -177,7 +182,7 @@ class _CausalAttention(torch.autograd.Function):
         if cos is not None:
             of_both = _turn(of_both, cos[:, 0], -sin[:, 0])
         of_query = of_key = None
-        found = torch.empty(batch, length, 3, n_heads, size, dtype=q.dtype)
+        found = q.new_empty(batch, length, 3, n_heads, size)
         places = found.permute(2, 0, 3, 1, 4)
         places[2] = of_v.view(batch, n_heads, length, size)
         if normed is None:
@@ -192,7 +197,7 @@ class _CausalAttention(torch.autograd.Function):
 
 def _groups(heads: int, length: int) -> list[slice]:
     """So many heads at a time that the weights of a block of queries stay in a cache."""
-    size = max(1, WEIGHTS // (min(QUERIES, length) * length))
+    size = max(1, WEIGHTS // max(1, min(QUERIES, length) * length))
     return [slice(first, first + size) for first in range(0, heads, size)]
 
 
@@ -213,7 +218,7 @@ def _mix(q: Tensor, k: Tensor, v: Tensor, rate: float, out: Tensor) -> list[Tens
     for first in range(0, length, QUERIES):
         last = min(first + QUERIES, length)
         scores = torch.bmm(q[:, first:last], k[:, :last].mT)
-        scores[:, :, first:].add_(_hidden(last - first))
+        scores[:, :, first:].add_(_hidden(last - first, scores))
         weights = used = scores.softmax(-1)
         if rate:
             weights.addcmul_(weights, draw(scores, dropped(rate)), value=-2)
@@ -279,9 +284,9 @@ def _scale(x: Tensor, eps: float) -> Tensor:
     return found
 
 
-def _hidden(queries: int) -> Tensor:
+def _hidden(queries: int, scores: Tensor) -> Tensor:
     """-inf where a key comes after its query, else 0 (queries, queries)."""
-    return torch.full((queries, queries), -torch.inf).triu(1)
+    return scores.new_full((queries, queries), -torch.inf).triu_(1)
 
 
 def _call(function: type[torch.autograd.Function], *arguments: Any) -> Any:
