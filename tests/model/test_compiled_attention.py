@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from configurations import CONFIGURATIONS, name, randomise
 from torch import Tensor
 from torch.nn import functional as F
@@ -186,6 +187,44 @@ def test_a_gradient_of_the_gradient_is_refused(library: Path) -> None:
     (first,) = torch.autograd.grad(y.square().sum(), qkv, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         first.sum().backward()
+
+
+@pytest.mark.parametrize("size", [6, 16])
+def test_what_is_saved_may_be_put_elsewhere(library: Path, size: int) -> None:
+    """By checkpoints or on a disk: its first place is soon another's."""
+    qkv = torch.randn(2, 30, 3 * 2 * size, requires_grad=True)
+    scales = [torch.rand(size, requires_grad=True) for _ in range(2)]
+    others: list[Tensor] = []
+
+    def elsewhere(tensor: Tensor) -> Tensor:
+        return tensor.clone()
+
+    def mixed(qkv: Tensor) -> Tensor:
+        rotation = Rotary(size, 30)(torch.arange(30))
+        return causal_attention(qkv, 2, rotation, (scales[0], scales[1], 1e-3), 0.3, library)
+
+    def slopes(y: Tensor) -> tuple[Tensor, ...]:
+        others.extend(torch.full((30, 16), torch.nan) for _ in range(50))
+        return torch.autograd.grad(y.square().sum(), (qkv, *scales))
+
+    torch.manual_seed(1)
+    wanted = slopes(mixed(qkv))
+    torch.manual_seed(1)
+    with torch.autograd.graph.saved_tensors_hooks(elsewhere, lambda tensor: tensor):
+        y = mixed(qkv)
+    assert all(map(torch.equal, slopes(y), wanted))
+    torch.manual_seed(1)
+    y = torch.utils.checkpoint.checkpoint(mixed, qkv, use_reentrant=False)
+    assert all(map(torch.equal, slopes(y), wanted))
+
+
+def test_its_own_tensors_lie_beside_what_it_is_given(library: Path) -> None:
+    qkv = torch.randn(1, 5, 3 * 4, requires_grad=True)
+    y = causal_attention(qkv, 1, None, None, 0.5, library)
+    with torch.device("meta"):
+        again = causal_attention(qkv, 1, None, None, 0.5, library)
+        (slope,) = torch.autograd.grad(again.sum(), qkv)
+    assert y.device == again.device == slope.device
 
 
 @pytest.mark.parametrize("config", CONFIGURATIONS, ids=name)

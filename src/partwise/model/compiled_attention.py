@@ -125,16 +125,15 @@ class _CausalAttention(torch.autograd.Function):
             cosine=_place(cosine),
             sine=_place(sine),
             eps=eps,
-            seed=int(torch.randint(2**63 - 1, ())) if rate else 0,
+            seed=int(torch.randint(2**63 - 1, (), device="cpu")) if rate else 0,
             dropped=dropped(rate) if rate else 0,
             kept=kept_scale(rate) if rate else 1.0,
         )
-        y = torch.empty(batch, length, n_heads * size, dtype=qkv.dtype)
-        sums = torch.empty(batch * n_heads, length, dtype=qkv.dtype)
+        y = qkv.new_empty(batch, length, n_heads * size)
+        sums = qkv.new_empty(batch * n_heads, length)
         functions = loaded(library)
         room = _room(functions, shape)
         functions.partwise_attention(ctypes.byref(shape), *map(_place, (room, qkv, y, sums)))
-        # The tensors to which the shape points are saved, and with them what they hold.
         context.functions, context.shape = functions, shape
         context.save_for_backward(qkv, y, sums, of_query, of_key, cosine, sine)
         return y
@@ -142,22 +141,24 @@ class _CausalAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        qkv, y, sums, of_query, *_ = context.saved_tensors
+        qkv, y, sums, *pointed = context.saved_tensors
         functions, shape = context.functions, context.shape
+        # What was saved may have been put elsewhere since, and its first place be another's.
+        shape.of_query, shape.of_key, shape.cosine, shape.sine = map(_place, pointed)
         of_y = gradients[0].contiguous()
         out = torch.empty_like(qkv)
-        scales = torch.empty(shape.texts * shape.heads, 2, shape.size, dtype=qkv.dtype)
+        scales = qkv.new_empty(shape.texts * shape.heads, 2, shape.size)
         room = _room(functions, shape)
         places = map(_place, (room, qkv, y, sums, of_y, out, scales))
         functions.partwise_attention_slope(ctypes.byref(shape), *places)
-        of_scales = (None, None) if of_query is None else scales.sum(0).unbind()
+        of_scales = (None, None) if shape.of_query is None else scales.sum(0).unbind()
         return out, *of_scales, None, None, None, None, None, None
 
 
 def _room(functions: ctypes.CDLL, shape: _Shape) -> Tensor:
     """Memory for all threads, as torch has it at hand."""
     each = functions.partwise_attention_room(ctypes.byref(shape))
-    return torch.empty(shape.threads * each, dtype=torch.float32)
+    return torch.empty(shape.threads * each, dtype=torch.float32, device="cpu")
 
 
 def _place(tensor: Tensor | None) -> int | None:
