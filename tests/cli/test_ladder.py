@@ -2,15 +2,19 @@
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
+from rich.console import Console
 
 from partwise.cli import ladder_view, main
 from partwise.cli.ladder_view import LineView, LiveView, grid, headings, verdicts
 from partwise.errors import StorageError
 from partwise.ladder.events import Climbed, Event, Failed, Measured, Moved, Planned
 from partwise.ladder.table import Failure, LadderTable, Row
+from partwise.messages import Language, use_language
 
 WORDS = "the cat sat on the mat and the dog sat on the log\n"
 
@@ -159,8 +163,6 @@ def widest() -> LadderTable:
 def test_the_widest_table_fits_80_columns(
     language: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rich.cells import cell_len
-
     monkeypatch.setenv("PARTWISE_LANG", language)
     ladder_view.show_table(widest())
     lines = capsys.readouterr().out.splitlines()
@@ -168,6 +170,22 @@ def test_the_widest_table_fits_80_columns(
     assert "3 feedforward" in "\n".join(lines)
     assert "2.475" in "\n".join(lines)
     assert "(2.24)" in "\n".join(lines)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("width", [20, 30, 40, 50, 60, 70])
+def test_a_narrow_terminal_loses_columns_and_no_digits(language: Language, width: int) -> None:
+    screen = Console(width=width, highlight=False)
+    with use_language(language), screen.capture() as captured:
+        rows = [ladder_view.cells(widest(), group, True, True) for group in widest().groups]
+        screen.print(grid(headings(True, True), rows))
+    lines = captured.get().splitlines()
+    assert max(cell_len(line.rstrip()) for line in lines) <= width
+    words = " ".join(lines).split()
+    assert {"heads", "feedforward", "2.500", "2.475"} <= set(words)
+    whole = {word for row in rows for cell in row[1:] for word in cell.split()}
+    numbers = [word for word in words if re.search(r"\d[.]\d|\d[kMhms]", word)]
+    assert set(numbers) <= whole
 
 
 def test_verdicts_name_noise_and_say_what_brackets_are() -> None:
@@ -220,4 +238,4 @@ def test_columns_match_their_headings() -> None:
             table = widest()
             cells = ladder_view.cells(table, table.groups[0], several, published)
             assert len(cells) == len(headings(several, published))
-    assert grid(headings(True, True), []).columns
+    assert len(grid(headings(True, True), []).fitted(80).columns) == len(headings(True, True))

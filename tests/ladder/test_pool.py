@@ -112,6 +112,19 @@ def test_stop_saves_and_the_same_call_goes_on(processes: list["subprocess.Popen[
     assert processes[0].poll() == 0
 
 
+def test_a_worker_that_has_nothing_to_save_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may still be loading torch, or be in the compiler, when Ctrl+C comes."""
+    monkeypatch.setattr(pool, "_PROGRAM", "import time; time.sleep(60)")
+    began = time.monotonic()
+    last = list(climb(config(), text="cats.txt", stop=lambda: time.monotonic() > began + 1))[-1]
+    assert isinstance(last, Climbed)
+    assert last.reason == "interrupted"
+    assert time.monotonic() < began + 40
+    assert not list(Path("ladders/cats").glob("worker-*.log"))
+
+
 def test_a_ladder_that_is_killed_leaves_no_worker(tmp_path: Path) -> None:
     script = """
 import os, sys

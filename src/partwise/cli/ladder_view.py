@@ -22,6 +22,9 @@ from partwise.messages import message
 
 Key = tuple[int, str | None]
 
+# The longest name of a rung: `3 feedforward`. A variant's is folded to it.
+NAME = 13
+
 
 class QuietView:
     """Draws nothing."""
@@ -267,23 +270,57 @@ def cells(table: LadderTable, group: Group, several: bool, published: bool) -> l
     return [*row, seconds(group.seconds)]
 
 
-def grid(names: list[str], rows: list[list[str]]) -> Any:
-    """A table that fits 80 columns; a long variant's name is folded."""
-    from rich.table import Table
-    from rich.text import Text
+class Grid:
+    """A table that fits where it is drawn.
 
-    drawn = Table(box=None, padding=(0, 1, 0, 0), header_style="bold", pad_edge=False, width=None)
-    for place, name in enumerate(names):
-        drawn.add_column(
-            Text(name),
-            justify="right" if place else "left",
-            no_wrap=place > 0,
-            overflow="fold",
-            max_width=24 if place == 0 else None,
-        )
-    for row in rows:
-        drawn.add_row(*map(Text, row))
-    return drawn
+    A long variant's name is folded. Where the numbers need more than there is, whole columns are
+    left out rather than digits.
+
+    Args:
+        names: the headings (see `headings`).
+        rows: the cells.
+    """
+
+    def __init__(self, names: list[str], rows: list[list[str]]) -> None:
+        self._names, self._rows = names, rows
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        """The table as wide as the terminal lets it be."""
+        yield self.fitted(options.max_width)
+
+    def fitted(self, width: int) -> Any:
+        """The table in at most `width` columns of the terminal."""
+        from rich.cells import cell_len
+        from rich.table import Table
+        from rich.text import Text
+
+        lines = [self._names, *self._rows]
+        widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+        widths[0] = min(widths[0], NAME)
+        kept = list(range(len(widths)))
+        first_to_go = ("params", "sd", "best", "published", "time", "difference")
+        for name in map(message, first_to_go):
+            # One column of the terminal between any two.
+            if sum(widths[place] + 1 for place in kept) - 1 <= width:
+                break
+            kept = [place for place in kept if self._names[place] != name]
+        drawn = Table(box=None, padding=(0, 1, 0, 0), header_style="bold", pad_edge=False)
+        for place in kept:
+            drawn.add_column(
+                Text(self._names[place]),
+                justify="right" if place else "left",
+                no_wrap=place > 0,
+                overflow="fold",
+                max_width=None if place else 24,
+            )
+        for row in self._rows:
+            drawn.add_row(*(Text(row[place]) for place in kept))
+        return drawn
+
+
+def grid(names: list[str], rows: list[list[str]]) -> Grid:
+    """Headings and rows as a table that fits its terminal."""
+    return Grid(names, rows)
 
 
 def show_table(table: LadderTable) -> None:

@@ -100,6 +100,7 @@ def work_through(
             if worker.at is None:
                 continue
             number, task = worker.at
+            worker.heard_of |= message is not None
             if message is None:
                 # The process is gone, and with it nothing but what came after its last checkpoint.
                 worker.at = None
@@ -141,6 +142,8 @@ class _Worker:
         number: int,
     ) -> None:
         self.at: tuple[int, Task] | None = None
+        self.heard_of = False
+        self._dismissed = False
         self._place = place
         self._threads = threads
         self._heard = heard
@@ -171,11 +174,14 @@ class _Worker:
 
     def take(self, at: tuple[int, Task]) -> None:
         """Give it a task."""
-        self.at = at
+        self.at, self.heard_of = at, False
         self._say(at[1])
 
     def ask_to_stop(self) -> None:
-        """Let it save and end."""
+        """Let it save and end; one that has told nothing of its task yet has nothing to save."""
+        if self._process is not None and self.at is not None and not self.heard_of:
+            self._dismissed = True
+            self._process.terminate()
         if self._process is not None and self._process.stdin is not None:
             with suppress(OSError):
                 self._process.stdin.close()
@@ -189,7 +195,7 @@ class _Worker:
         except subprocess.TimeoutExpired:
             self._process.kill()
             status = self._process.wait()
-        if status == 0 and self._log.exists():
+        if self._log.exists() and (status == 0 or self._dismissed):
             self._log.unlink()
 
     def obituary(self, times: int) -> Message:
