@@ -121,6 +121,16 @@ def test_gradients_of_gradients_and_of_functions(count: int) -> None:
     torch.testing.assert_close(curve * x.detach(), slope.detach())
 
 
+@pytest.mark.parametrize("count", [0, 7, MANY])
+def test_what_it_makes_lies_beside_what_it_is_given(count: int) -> None:
+    x = ones(count).requires_grad_()
+    with torch.device("meta"):
+        y = dropout(x, 0.5)
+        (slope,) = torch.autograd.grad(y.sum(), x)
+    assert y.device == slope.device == x.device
+    assert torch.equal(y, slope)
+
+
 def test_evaluation_and_no_rate_touch_nothing() -> None:
     x = ones(9)
     torch.manual_seed(1)

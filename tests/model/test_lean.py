@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from configurations import CONFIGURATIONS, name, randomise
 from torch import Tensor
 from torch.nn import functional as F
@@ -171,6 +172,50 @@ def test_attention_drops_its_share_and_each_step_another() -> None:
     fallen = ((mask == 0).double() - rate)[:, :, seen[0, 0]]  # (texts, heads, weights)
     for together in (fallen[1:] * fallen[:-1], fallen[:, 0] * fallen[:, 1]):
         assert abs(together.mean().item()) / (rate * (1 - rate)) < 5 / together.numel() ** 0.5
+
+
+FUNCTIONS: dict[str, tuple[Callable[..., Tensor], tuple[tuple[int, ...], ...]]] = {
+    "squared_relu": (lean.squared_relu, ((3, 5),)),
+    "rms_norm": (lambda x, weight: lean.rms_norm(x, weight, 1e-2), ((2, 3, 6), (6,))),
+    "rms_norm of a vector": (lambda x, weight: lean.rms_norm(x, weight, 1e-2), ((6,), (6,))),
+    "blend": (lean.blend, ((2, 3, 4), (2, 3, 4), (2,))),
+    "attention": (
+        lambda qkv, *w: lean.causal_attention(qkv, 2, None, (*w, 1e-2)),
+        ((2, 5, 18), (3,), (3,)),
+    ),
+    "dropped attention": (
+        lambda qkv: lean.causal_attention(qkv, 2, None, None, 0.4),
+        ((2, 5, 18),),
+    ),
+}
+
+
+@pytest.mark.parametrize("part", FUNCTIONS)
+def test_it_serves_in_every_usual_way(part: str) -> None:
+    function, shapes = FUNCTIONS[part]
+    inputs = tuple(numbers(*shape) for shape in shapes)
+
+    def seeded(*given: Tensor) -> Tensor:
+        torch.manual_seed(4)
+        return function(*given)
+
+    assert torch.autograd.gradcheck(seeded, inputs)
+    y = seeded(*inputs)
+    slopes = torch.autograd.grad(y.square().sum(), inputs)
+    # The gradients of some inputs alone, by checkpoints, and without any.
+    for number, kept in enumerate(inputs):
+        some = tuple(x if x is kept else x.detach() for x in inputs)
+        (slope,) = torch.autograd.grad(seeded(*some).square().sum(), kept)
+        torch.testing.assert_close(slope, slopes[number])
+    again = torch.utils.checkpoint.checkpoint(seeded, *inputs, use_reentrant=False)
+    torch.testing.assert_close(torch.autograd.grad(again.square().sum(), inputs), slopes)
+    for mode in (torch.no_grad(), torch.inference_mode()):
+        with mode:
+            torch.testing.assert_close(seeded(*inputs), y.detach())
+    # What it makes lies where that lies which it is given.
+    with torch.device("meta"):
+        there = function(*inputs)
+        assert torch.autograd.grad(there.sum(), inputs)[0].device == there.device == y.device
 
 
 @pytest.mark.parametrize("config", CONFIGURATIONS, ids=name)

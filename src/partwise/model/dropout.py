@@ -57,7 +57,7 @@ def is_by_hand(x: Tensor) -> bool:
 class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, rate: float) -> tuple[Tensor, Tensor]:
-        mask = torch.empty(x.shape, dtype=torch.uint8)
+        mask = x.new_empty(x.shape, dtype=torch.uint8)
         for piece in (mask,) if x.numel() <= PIECE else torch.split(mask.view(-1), PIECE):
             draw(piece, STEPS - dropped(rate))
         return _masked(x, mask, kept_scale(rate)), mask
@@ -96,7 +96,7 @@ def draw(out: Tensor, chances: int) -> Tensor:
         `out`.
     """
     count = out.numel()
-    bits = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)
+    bits = out.new_empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)
     drawn = bits.view(torch.int16)[:count].view(out.shape)  # -32,768 to 32,767
     return torch.le(drawn, chances - 1 - STEPS // 2, out=out)
 
@@ -105,7 +105,7 @@ def _masked(x: Tensor, mask: Tensor, scale: float) -> Tensor:
     """x mask scale, piece by piece unless that is itself to have a gradient."""
     if x.numel() <= PIECE or (x.requires_grad and torch.is_grad_enabled()):
         return torch.mul(x, mask).mul_(scale)
-    out = torch.empty(x.shape, dtype=x.dtype)
+    out = x.new_empty(x.shape)
     flat = (torch.split(each, PIECE) for each in (x.reshape(-1), mask.view(-1), out.view(-1)))
     for numbers, kept, product in zip(*flat, strict=True):
         torch.mul(numbers, kept, out=product).mul_(scale)
