@@ -10,6 +10,7 @@ from partwise.bench import dial
 from partwise.bench.dial import (
     Cell,
     all_rows,
+    fitted,
     judged_cell,
     law_cells,
     measure,
@@ -18,6 +19,8 @@ from partwise.bench.dial import (
     take,
 )
 from partwise.budget.family import SIZES, Size, member, settings_of
+from partwise.cli import main
+from partwise.errors import RunError, StorageError
 from partwise.text.config import DataConfig
 from partwise.text.prepare import prepare
 
@@ -129,3 +132,25 @@ def test_a_run_has_the_minutes_of_a_core_and_says_with_what_settings(
     assert found["settings"]["model"]["n_layers"] == 1 and of_family(found)
     given = take(Cell("100 KB", Size(1, 16, 1), tokens=5000))
     assert given["tokens"] == 4096 and given["minutes"] is None
+
+
+@pytest.mark.parametrize("line", ["{", "[]", "4", '{"loss": 2}', "\udcff"])
+def test_a_torn_line_is_named(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "dial.jsonl"
+    whole = json.dumps({"cell": "a"}) + "\n\n"
+    path.write_bytes((whole + line).encode("utf-8", "surrogateescape"))
+    with pytest.raises(StorageError, match="line 3"):
+        dial.read(path)
+
+
+def test_a_law_of_too_few_runs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"holds 0 of the dial's runs"):
+        fitted(tmp_path / "none.jsonl")
+
+
+@pytest.mark.parametrize("minutes", ["-1", "0", "nan", "inf", "x"])
+def test_minutes_that_are_none_are_refused(
+    minutes: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "dial", f"--dial.for-minutes={minutes}"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

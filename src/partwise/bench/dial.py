@@ -28,9 +28,11 @@ from partwise.budget.dial import Choice, Facts, choose_size, facts_of, speeds
 from partwise.budget.family import SIZES, Size, inner_parameters, member, settings_of
 from partwise.budget.law import Law, Point, fit, standing
 from partwise.budget.recipes import Recipe
+from partwise.errors import RunError, StorageError
 from partwise.machine import describe, git_state
 from partwise.model.gpt import GPT
 from partwise.storage import cache_folder, lock, write_atomic
+from partwise.storage.faults import reading
 from partwise.text.batches import Batches, windows
 from partwise.text.config import DataConfig
 from partwise.text.corpora import shakespeare
@@ -233,7 +235,22 @@ def read(results: Path) -> list[dict[str, Any]]:
     """The rows that were measured; none where there is no such file."""
     if not results.exists():
         return []
-    return [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines() if line]
+    with reading(results):
+        lines = results.read_text(encoding="utf-8", errors="replace").splitlines()
+    rows = []
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            continue
+        try:
+            row = json.loads(line)
+            rows.append({**row, "cell": str(row["cell"])})
+        except (ValueError, TypeError, KeyError) as error:
+            raise StorageError(
+                "{path} is no list of the dial's runs: line {number} is none; mend or delete it",
+                path=results,
+                number=number,
+            ) from error
+    return rows
 
 
 def measure(
@@ -320,5 +337,21 @@ def all_rows(results: Path) -> list[dict[str, Any]]:
 
 
 def fitted(results: Path) -> Law:
-    """The law of the rows measured so far."""
-    return fit(points_of(all_rows(results)))
+    """The law of the rows measured so far.
+
+    Raises:
+        RunError: they are too few, or no law of the dial's form fits them.
+    """
+    points = points_of(all_rows(results))
+    today = [point for point in points if not point.earlier]
+    if len({point.parameters for point in today}) < 2 or len({point.tokens for point in today}) < 3:
+        raise RunError(
+            "{path} holds {count} of the dial's runs and its law takes two sizes and three lengths "
+            "at least; make them with: partwise bench dial",
+            path=results,
+            count=len(today),
+        )
+    try:
+        return fit(points)
+    except ValueError as error:
+        raise RunError("no law of the dial's form fits the runs of {path}", path=results) from error

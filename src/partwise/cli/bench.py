@@ -10,7 +10,7 @@ from partwise.cli.parser import Parser, Said
 from partwise.cli.screen import remark, say
 from partwise.errors import UsageError
 from partwise.messages import message
-from partwise.settings import offer, option
+from partwise.settings import above_zero, check, offer, option
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,10 @@ class DialFlags:
         False, "the runs that the dial is judged by, instead of those its law is fitted to"
     )
     fit: bool = option(False, "only fit the law to the runs there are, and keep it")
+
+    def __post_init__(self) -> None:
+        check(self)
+        above_zero(self, "for_minutes")
 
 
 def declare(parser: Parser) -> None:
