@@ -1,5 +1,7 @@
 """Which parameter is trained by what, how its rate and decay follow, and what is remembered."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -170,3 +172,26 @@ def test_memory_of_another_optimizer_is_refused() -> None:
     tensors, plain = pack(model, optimizers)
     with pytest.raises(RunError, match="AdamW remembers of blocks"):
         unpack(model, build_optimizers(model, replace(CONFIG, optimizer="muon")), tensors, plain)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_the_compiler_is_not_loaded(optimizer: str) -> None:
+    """It takes as long as training a small model."""
+    program = f"""
+import sys
+import torch
+from partwise.training.config import TrainConfig
+from partwise.training.optim import build_optimizers, set_rate
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LayerNorm(8))
+optimizers = build_optimizers(model, TrainConfig(optimizer="{optimizer}"))
+before = [p.detach().clone() for p in model.parameters()]
+for _ in range(2):
+    model(torch.rand(2, 8)).square().sum().backward()
+    set_rate(optimizers, 0.5)
+    for optimizer in optimizers:
+        optimizer.step()
+assert not any(map(torch.equal, before, model.parameters()))
+assert all(p.requires_grad and torch.is_grad_enabled() for p in model.parameters())
+sys.exit("torch._dynamo" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,5 +1,6 @@
 """Muon: a matrix moves by its momentum made orthogonal, so that every direction learns alike."""
 
+import inspect
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -130,6 +131,10 @@ class Muon(torch.optim.Optimizer):
             "polar_express": polar_express,
         }
         super().__init__(params, defaults)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """As torch's, without loading its compiler (see `optim.AdamW`)."""
+        inspect.unwrap(torch.optim.Optimizer.add_param_group)(self, param_group)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Move every matrix that has a gradient once."""

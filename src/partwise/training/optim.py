@@ -5,7 +5,8 @@ layer, or a vector (bias, norm, learned scale). A group has a peak rate and a de
 schedule multiplies every peak alike.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import torch
@@ -22,16 +23,20 @@ _FUSED = ("cpu", "cuda", "mps")
 
 
 class AdamW(torch.optim.AdamW):
-    """torch's AdamW, built without loading torch's compiler.
+    """torch's AdamW, built and used without loading torch's compiler.
 
-    The compiler's hold on `add_param_group` imports it, which takes 1.4 s, as long as training a
-    small model. It is of use only where the optimizer itself is compiled.
+    The compiler's hold on `add_param_group` and `step` imports it, which takes 1.4 s, as long as
+    training a small model. It is of use only where the optimizer itself is compiled.
     """
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """As torch's."""
-        held = torch.optim.AdamW.add_param_group
-        getattr(held, "__wrapped__", held)(self, param_group)
+        inspect.unwrap(torch.optim.AdamW.add_param_group)(self, param_group)
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """As torch's, which has no gradient of its own."""
+        with torch.no_grad():
+            return inspect.unwrap(torch.optim.AdamW.step)(self, closure)
 
 
 def kinds(model: nn.Module) -> dict[str, Kind]:
