@@ -197,10 +197,11 @@ def test_it_stops_when_nothing_can_become_better() -> None:
     assert oracle.reads < 4
 
 
-def test_scores_that_are_not_numbers_are_refused() -> None:
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_scores_that_are_not_numbers_are_refused(bad: float) -> None:
     class Broken(Oracle):
         def scores(self, name: str, text: tuple[int, ...]) -> list[float]:
-            return [math.nan] * VOCABULARY
+            return [bad] * VOCABULARY
 
     with pytest.raises(SamplingError, match="not numbers after 0 tokens"):
         search(Broken(["x"]), 2, 0.6, 3)

@@ -175,7 +175,7 @@ def beam_search(
 
 
 def _numbers(logits: Tensor, length: int) -> Tensor:
-    if bool(logits.isnan().any()):
+    if not bool(logits.amax(-1).isfinite().all()):
         raise SamplingError(
             "the model's scores are not numbers after {tokens} tokens; its training diverged or "
             "its weights are damaged: sample an earlier checkpoint",
