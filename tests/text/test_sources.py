@@ -11,7 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partwise.errors import StorageError, TextError
+from partwise.ladder import record as ladder_record
+from partwise.run import record
 from partwise.text import sources, utf8
+from partwise.text.folders import OURS
 from partwise.text.sources import Source, open_source
 
 
@@ -165,6 +168,24 @@ def test_a_device_at_standard_input_is_no_text_either(
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_runs_and_ladders_in_a_folder_are_no_text(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a", encoding="utf-8")
+    for place in ("runs/first/run.toml", "ladders/second/ladder.json"):
+        path = tmp_path / place
+        (path.parent / "samples").mkdir(parents=True)
+        path.write_text("x", encoding="utf-8")
+        (path.parent / "samples" / "1.txt").write_text("x", encoding="utf-8")
+    source = opened(tmp_path)
+    assert text_of(source) == "a"
+    assert "runs and ladders, skipped: second, first" in lines(source)
+    # Whoever names a run's folder means it.
+    assert text_of(opened(tmp_path / "runs" / "first")).replace("\n", "") == "xx"
+
+
+def test_the_marks_of_runs_and_ladders_are_their_files() -> None:
+    assert OURS == (record.FILE, ladder_record.FILE)
+
+
 def test_a_named_pipe_in_a_folder_does_not_hang(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "a.txt").write_text("A", encoding="utf-8")

@@ -11,6 +11,10 @@ from partwise.text.formats import format_of
 # A file with a NUL among its first bytes is not text, as git sees it too.
 HEAD = 1 << 16
 
+# A folder with one of these is a run's or a ladder's. Read as text, it would change the text whose
+# training writes it.
+OURS = ("run.toml", "ladder.json")
+
 
 @dataclass
 class Found:
@@ -19,24 +23,28 @@ class Found:
     Args:
         texts: in the order they are read.
         hidden: files and folders whose names begin with a dot.
+        ours: folders of runs and ladders.
         binary: files that are not text.
         other: links that lead nowhere or to what was read, and what is no file at all.
     """
 
     texts: list[Path] = field(default_factory=list)
     hidden: list[Path] = field(default_factory=list)
+    ours: list[Path] = field(default_factory=list)
     binary: list[Path] = field(default_factory=list)
     other: list[Path] = field(default_factory=list)
 
     @property
     def skipped(self) -> int:
         """How many were left out."""
-        return len(self.hidden) + len(self.binary) + len(self.other)
+        return len(self.hidden) + len(self.ours) + len(self.binary) + len(self.other)
 
     def notices(self) -> Iterator[Notice]:
         """What was left out, a line a reason."""
         if self.hidden:
             yield Notice("hidden, skipped: {names}", names=_few(self.hidden))
+        if self.ours:
+            yield Notice("runs and ladders, skipped: {names}", names=_few(self.ours))
         if self.binary:
             yield Notice("not text, skipped: {names}", names=_few(self.binary))
         if self.other:
@@ -44,15 +52,15 @@ class Found:
 
 
 def files_in(folder: Path) -> Found:
-    """The files in a folder and all folders in it, sorted by path, hidden ones left out."""
-    hidden: list[Path] = []
-    again: list[Path] = []
-    paths = sorted(
-        _walk(folder, set(), hidden, again), key=lambda path: path.relative_to(folder).as_posix()
-    )
+    """The files in a folder and all folders in it, sorted by path.
+
+    Hidden ones are left out, and what Partwise wrote itself.
+    """
+    left = Found()
+    paths = sorted(_walk(folder, set(), left), key=lambda path: path.relative_to(folder).as_posix())
     found = _sorted_out(paths)
-    found.hidden = sorted(hidden)
-    found.other += again
+    found.hidden, found.ours = sorted(left.hidden), sorted(left.ours)
+    found.other += left.other
     return found
 
 
@@ -91,22 +99,22 @@ def _sorted_out(paths: Iterable[Path]) -> Found:
     return found
 
 
-def _walk(
-    folder: Path, seen: set[tuple[int, int]], hidden: list[Path], again: list[Path]
-) -> Iterator[Path]:
+def _walk(folder: Path, seen: set[tuple[int, int]], left: Found) -> Iterator[Path]:
     with reading(folder):
         here = folder.stat()
         inner = sorted(folder.iterdir())
     # Links may lead back up, or twice to one place; each folder is read once.
     if (here.st_dev, here.st_ino) in seen:
-        again.append(folder)
+        left.other.append(folder)
         return
     seen.add((here.st_dev, here.st_ino))
     for path in inner:
         if path.name.startswith("."):
-            hidden.append(path)
+            left.hidden.append(path)
+        elif path.is_dir() and any((path / name).is_file() for name in OURS):
+            left.ours.append(path)
         elif path.is_dir():
-            yield from _walk(path, seen, hidden, again)
+            yield from _walk(path, seen, left)
         else:
             yield path
 
