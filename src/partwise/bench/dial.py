@@ -96,7 +96,7 @@ def judged_cell(rows: list[dict[str, Any]]) -> Cell | None:
     them has a worse one on either side. Runs of an earlier form of the family do not count.
     """
     rows = [row for row in rows if of_family(row)]
-    known = {row["cell"] for row in rows}
+    known = {row.get("cell") for row in rows}
     for minutes in MINUTES:
         for text in TEXTS:
             own = Cell(text, None, minutes=minutes)
@@ -243,13 +243,15 @@ def read(results: Path) -> list[dict[str, Any]]:
             continue
         try:
             row = json.loads(line)
-            rows.append({**row, "cell": str(row["cell"])})
-        except (ValueError, TypeError, KeyError) as error:
+            if not isinstance(row, dict):
+                raise ValueError("no table")
+        except ValueError as error:
             raise StorageError(
                 "{path} is no list of the dial's runs: line {number} is none; mend or delete it",
                 path=results,
                 number=number,
             ) from error
+        rows.append(row)
     return rows
 
 
@@ -275,7 +277,7 @@ def measure(
     with lock(cache_folder() / "bench" / "lock"):
         while until is None or clock() < until:
             rows = read(results)
-            known = {row["cell"] for row in rows if of_family(row)}
+            known = {row.get("cell") for row in rows if of_family(row)}
             left = (cell for cell in law_cells() if cell.name not in known)
             cell = judged_cell(rows) if judge else next(left, None)
             if cell is None:
