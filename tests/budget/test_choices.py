@@ -104,7 +104,7 @@ def test_evaluating_takes_little_of_the_time(
     steps: int, batch_size: int, context: int, validation: int
 ) -> None:
     asked = TrainConfig(steps=steps, batch_size=batch_size)
-    train, _ = fit_training(asked, set(), context, validation)
+    train, _ = fit_training(asked, set(), context, 10**9, validation)
     assert 1 <= train.eval_every <= steps
     tokens = min(validation, train.eval_tokens or validation)
     assert tokens <= EVALUATED_TOKENS
@@ -117,24 +117,37 @@ def test_evaluating_takes_little_of_the_time(
 @pytest.mark.parametrize("limit", LENGTHS)
 def test_a_length_that_was_said_is_not_cut_short_by_the_recipe(limit: str) -> None:
     asked = replace(RECIPES["small"].train, **{limit: 5})
-    train, notices = fit_training(asked, {limit}, 128, 111_540)
+    train, notices = fit_training(asked, {limit}, 128, 1_003_854, 111_540)
     assert train.steps is None
     assert notices == []
-    both, _ = fit_training(replace(asked, steps=7), {limit, "steps"}, 128, 111_540)
+    both, _ = fit_training(replace(asked, steps=7), {limit, "steps"}, 128, 1_003_854, 111_540)
     assert both.steps == 7
+
+
+def test_a_recipe_that_learns_by_heart_reads_a_short_text_a_few_times() -> None:
+    fast = RECIPES["fast"].train
+    _, notices = fit_training(fast, set(), 128, 1_003_854, 111_540)
+    assert str(notices[-1]).startswith("3,000 steps, since nothing says how long")
+    short, notices = fit_training(fast, set(), 128, 100_000, 10_000)
+    assert short.epochs == fast.epochs
+    assert str(notices[-1]).startswith("the text 3.1 times, since nothing says how long")
+    for said in ({"steps"}, {"minutes"}, {"tokens"}):
+        longer, _ = fit_training(replace(fast, minutes=1, tokens=9), said, 128, 100_000, 10_000)
+        assert longer.epochs is None
+        assert longer.steps == (fast.steps if "steps" in said else None)
 
 
 @pytest.mark.parametrize("limit", ["target_loss", "patience"])
 def test_a_limit_without_a_length_keeps_the_recipes_steps(limit: str) -> None:
     asked = replace(RECIPES["small"].train, **{limit: 2})
-    train, _ = fit_training(asked, {limit}, 128, 111_540)
+    train, _ = fit_training(asked, {limit}, 128, 1_003_854, 111_540)
     assert train.steps == RECIPES["small"].train.steps
 
 
 def test_nothing_that_was_said_is_changed() -> None:
     said = {"steps", "warmup_steps", "eval_every", "eval_tokens", "lr"}
     asked = TrainConfig(steps=3, warmup_steps=2, eval_every=1, eval_tokens=None, lr=0.5)
-    assert fit_training(asked, said, 128, 10**9) == (asked, [])
+    assert fit_training(asked, said, 128, 10**9, 10**9) == (asked, [])
     model = replace(preset("small"), d_model=64)
     found = chosen(model=model, train=asked, said_of_model={"d_model"}, said_of_training=said)
     assert found.train.lr == 0.5

@@ -32,9 +32,9 @@ def test_an_unknown_recipe_names_the_nearest() -> None:
 
 def test_a_recipe_may_say_how_often_it_is_judged() -> None:
     fast = recipe("fast").train
-    fitted, _ = fit_training(fast, set(), 128, 111_540)
+    fitted, _ = fit_training(fast, set(), 128, 1_003_854, 111_540)
     assert fitted.eval_every == fast.eval_every
     # Another that says nothing is judged so many times, however short it is.
     short = replace(recipe("nanogpt").train, steps=200)
-    fitted, _ = fit_training(short, set(), 256, 111_540)
+    fitted, _ = fit_training(short, set(), 256, 1_003_854, 111_540)
     assert fitted.eval_every < short.eval_every

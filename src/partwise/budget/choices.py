@@ -6,6 +6,7 @@ Whatever was said stays as it was said.
 import math
 from collections.abc import Set
 from dataclasses import dataclass, replace
+from typing import Any
 
 from partwise.budget.recipes import RECIPES, Recipe, recipe
 from partwise.errors import ConfigError
@@ -103,7 +104,7 @@ def fit_to_text(
 
 
 def fit_training(
-    train: TrainConfig, said: Set[str], context: int, validation_tokens: int
+    train: TrainConfig, said: Set[str], context: int, train_tokens: int, validation_tokens: int
 ) -> tuple[TrainConfig, list[Notice]]:
     """The training with a length, and with evaluations that do not cost more than they tell.
 
@@ -111,12 +112,13 @@ def fit_training(
         train: the training, with everything said laid over it.
         said: its fields that the user named.
         context: tokens a sequence.
-        validation_tokens: tokens in the validation split.
+        train_tokens, validation_tokens: tokens in each part of the text.
     """
     notices = []
-    if "steps" not in said and any(name in said for name in LENGTHS):
-        # A recipe's steps would cut short what was asked for.
-        train = replace(train, steps=None)
+    if said & {"steps", *LENGTHS}:
+        # A recipe's length would cut short what was asked for.
+        others: dict[str, Any] = dict.fromkeys({"steps", "epochs", "tokens"} - said)
+        train = replace(train, **others)
     steps = train.steps
     if steps is not None and "warmup_steps" not in said:
         train = replace(train, warmup_steps=min(train.warmup_steps, steps // 10))
@@ -131,18 +133,26 @@ def fit_training(
                 all=validation_tokens,
             )
         )
+    trained = train.batch_size * context
     # A recipe that is to be fast says it itself.
     if "eval_every" not in said and train.eval_every == TrainConfig.eval_every:
         evaluated = min(validation_tokens, train.eval_tokens or validation_tokens)
-        trained = train.batch_size * context
         often = train.eval_every if steps is None else math.ceil(steps / EVALUATIONS)
         rarely = math.ceil(evaluated / 3 / EVALUATED_SHARE / trained)
         every = max(1, rarely, min(train.eval_every, often))
         train = replace(train, eval_every=every if steps is None else min(every, steps))
     if not said & {"steps", "target_loss", "patience", *LENGTHS} and steps is not None:
-        notices.append(
-            Notice("{steps:,} steps, since nothing says how long (--steps, --minutes)", steps=steps)
-        )
+        if train.epochs is not None and train.epochs * train_tokens < steps * trained:
+            about = Notice(
+                "the text {epochs:g} times, since nothing says how long; this recipe has it by "
+                "heart soon after (--train.epochs, --steps)",
+                epochs=train.epochs,
+            )
+        else:
+            about = Notice(
+                "{steps:,} steps, since nothing says how long (--steps, --minutes)", steps=steps
+            )
+        notices.append(about)
     return train, notices
 
 
@@ -177,7 +187,7 @@ def choose(
     if resized and "lr" not in said_of_training:
         train = replace(train, lr=rate_for(model))
     train, about_training = fit_training(
-        train, said_of_training, model.context_length, validation_tokens
+        train, said_of_training, model.context_length, train_tokens, validation_tokens
     )
     usual = replace(begin.model, vocab_size=model.vocab_size, context_length=model.context_length)
     about_model = [_about_model(model, name, changed=model != usual, fine_tuned=fine_tuned)]
