@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,11 @@ from hypothesis import settings
 # A machine that is busy is no fault of the software.
 settings.register_profile("partwise", deadline=None)
 settings.load_profile("partwise")
+
+
+# A shell starts what runs in its background with interrupts ignored, and children inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
