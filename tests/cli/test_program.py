@@ -161,7 +161,7 @@ def test_ctrl_c_where_nothing_is_to_save(
 
 def test_language_of_mistakes(capsys: pytest.CaptureFixture[str]) -> None:
     assert "您要的是 train 吗" in mistake(["trian", "--lang", "zh"], capsys)
-    assert "是不是" in mistake(["--lang=zh", "trian"], capsys)
+    assert "您要的是 train 吗" in mistake(["--lang=zh", "trian"], capsys)
     assert "did you mean" in mistake(["trian"], capsys)
 
 

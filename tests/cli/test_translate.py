@@ -164,7 +164,7 @@ def test_pairs_that_were_moved_can_be_named(work: Path, capsys: Captured) -> Non
         (["translate"], "name the PAIRS to learn, or the RUN to translate with"),
         (["translate", "nothing.tsv"], "there are no pairs nothing.tsv"),
         (["translate", "gettext:xx"], "xx"),
-        (["translate", "nobody", "--text", "a"], "there is no run nobody; did you mean first?"),
+        (["translate", "nobody", "--text", "a"], "there is no run nobody; choose first"),
         (["translate", "first"], 'say what to translate: partwise translate runs/first --text "…"'),
         (["translate", "first", "--steps", "9"], "is trained already; go on with --resume"),
         (["translate", "first", "--text", "le", "--compare"], "is trained already"),

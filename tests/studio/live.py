@@ -1,14 +1,16 @@
 """A studio that really listens, and a browser's side of the conversation with it."""
 
+import asyncio
 import http.client
 import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import uvicorn
 from websockets.sync.client import ClientConnection, connect
@@ -21,6 +23,7 @@ from partwise.studio.state import State
 PATIENCE = 120.0
 
 Message = dict[str, Any]
+T = TypeVar("T")
 
 
 class Live:
@@ -152,3 +155,9 @@ def running(folder: Path, **given: Any) -> Iterator[Live]:
         server.should_exit = True
         thread.join(PATIENCE)
         socket.close()
+
+
+def alone(coroutine: Coroutine[Any, Any, T]) -> T:
+    """What a coroutine comes to, in a thread of its own: a browser's loop may run in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result()

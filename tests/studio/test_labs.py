@@ -22,6 +22,7 @@ from partwise.studio.state import State
 from partwise.text.config import DataConfig
 from partwise.text.prepare import Prepared, prepare
 from partwise.training.events import Finished, Stepped
+from studio.live import alone
 
 WORDS = "the cat sat on the mat and the dog sat on the log\n" * 200
 
@@ -250,7 +251,7 @@ def test_a_race_whose_reader_has_gone_is_over(client: Any) -> None:
         }
         await client.app(scope, receive, send)
 
-    asyncio.run(leave(2))
+    alone(leave(2))
     short = {**sent, "steps": 5}
     deadline = time.monotonic() + 20
     while client.post("/api/labs/race", json=short).status_code != 200:

@@ -13,7 +13,7 @@ from starlette.websockets import WebSocketState
 from partwise.messages import use_language
 from partwise.studio import hub, jobs, kernel, playground, socket
 from partwise.studio.hub import Tab as ServerTab
-from studio.live import Message, running
+from studio.live import Message, alone, running
 
 
 def error(message: Message) -> bool:
@@ -170,7 +170,7 @@ def test_a_tab_that_does_not_read_is_cut_off(count: int, size: int) -> None:
         await asyncio.wait_for(writing, 10)
         return deaf.closed, waiting
 
-    closed, waiting = asyncio.run(flood())
+    closed, waiting = alone(flood())
     assert closed == 1013 and waiting <= 1
 
 
@@ -186,7 +186,7 @@ def test_one_large_message_is_no_flood() -> None:
         assert deaf.closed is None
         writing.cancel()
 
-    asyncio.run(one())
+    alone(one())
 
 
 def test_a_fault_is_logged_in_any_language(caplog: pytest.LogCaptureFixture) -> None:

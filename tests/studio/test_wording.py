@@ -36,6 +36,7 @@ SAID_IN_THE_TERMINAL = (
     "model {name}: {parameters:,} parameters, which two CPU cores train in minutes",
     "validation loss on a fixed sample of",
     "{steps:,} steps, since nothing says how long",
+    "the text {epochs:g} times, since nothing says how long",
     "cpu: there is no GPU here that torch can use",
     "{device}: the fastest device here",
     "another recipe, which is no rung of this ladder",

@@ -1,7 +1,6 @@
 """The flags that every command has."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from partwise.cli import flags
 from partwise.cli.parser import Parser, Said
@@ -13,7 +12,7 @@ from partwise.settings import option
 class Everywhere:
     """What any command can be told."""
 
-    lang: Literal["zh", "en"] | None = option(
+    lang: Language | None = option(
         None, "language of the messages; else PARTWISE_LANG, else the system's"
     )
     debug: bool = option(False, "show the whole traceback of a mistake or fault")

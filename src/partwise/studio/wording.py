@@ -76,6 +76,24 @@ _WORDS = {
         "number of steps, or remove that folder",
         **_LATER,
     ),
+    "{folder} holds {run}, trained with {field}={before}, and this ladder wants {now}; give "
+    "another --name": Notice(
+        "{folder} holds {run}, trained with {field}={before}, and this ladder wants {now}; remove "
+        "that folder to begin anew",
+        **_LATER,
+    ),
+    "the text {spec} has changed since {run} was trained; bring the old text back, or give another "
+    "--name": Notice(
+        "the text {spec} has changed since {run} was trained; bring the old text back, or remove "
+        "the ladder's folder",
+        **_LATER,
+    ),
+    "{folder} lies in the text {text}, and what is written there would become part of it; give "
+    "another --ladders-dir": Notice(
+        "{folder} lies in the text {text}, and what is written there would become part of it; move "
+        "the text elsewhere",
+        **_LATER,
+    ),
     "one seed cannot tell; try --seeds 3": Notice("one seed cannot tell; take three", **_LATER),
     "give --seeds": Notice("the number of seeds is a control of its own", **_LATER),
     "give --steps, which every rung shares": Notice(
