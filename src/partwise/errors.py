@@ -26,6 +26,12 @@ class PartwiseError(Exception):
         return message(self.template, **self.values)
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the machine had too little memory; torch's own errors for that differ by device."""
+    signs = ("out of memory", "can't allocate memory", "not enough memory")
+    return isinstance(error, MemoryError) or any(sign in str(error) for sign in signs)
+
+
 class ConfigError(PartwiseError, ValueError):
     """A setting, or a combination of settings, that makes no sense."""
 

@@ -18,7 +18,7 @@ from partwise.run import Run, Sampled, begin_with, find
 from partwise.run.places import require_place
 from partwise.sampling.config import SampleConfig
 from partwise.sampling.generate import complete
-from partwise.settings import build
+from partwise.settings import build, wrong_type
 from partwise.storage import cache_folder
 from partwise.text.config import DataConfig
 from partwise.text.prepare import prepare
@@ -191,9 +191,5 @@ def _hold(name: str, value: object, *kinds: type | None) -> None:
     """
     if any(value is None if kind is None else isinstance(value, kind) for kind in kinds):
         return
-    raise ConfigError(
-        "{name}={value!r} has the wrong type; give {wanted}",
-        name=name,
-        value=value,
-        wanted=", ".join("None" if kind is None else kind.__name__ for kind in kinds),
-    )
+    wanted = ", ".join("None" if kind is None else kind.__name__ for kind in kinds)
+    raise wrong_type(name, value, wanted)

@@ -146,11 +146,13 @@ def checked(config: type[Any], name: str, value: object) -> Any:
             value=value,
             choices=_either([", ".join(map(str, field.choices)), *kinds]),
         )
-    raise ConfigError(
-        "{name}={value!r} has the wrong type; give {wanted}",
-        name=name,
-        value=value,
-        wanted=_either(kinds),
+    raise wrong_type(name, value, _either(kinds))
+
+
+def wrong_type(name: str, value: object, wanted: object) -> ConfigError:
+    """What to raise of a value that is not of the kind that is `wanted`."""
+    return ConfigError(
+        "{name}={value!r} has the wrong type; give {wanted}", name=name, value=value, wanted=wanted
     )
 
 

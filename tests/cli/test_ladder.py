@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from partwise.cli import ladder_view, main
-from partwise.cli.ladder_view import LineView, LiveView, grid, headings, verdicts
+from partwise.cli.ladder_view import Grid, LineView, LiveView, headings, verdicts
 from partwise.errors import StorageError
 from partwise.ladder.events import Climbed, Event, Failed, Measured, Moved, Planned
 from partwise.ladder.table import Failure, LadderTable, Row
@@ -178,7 +178,7 @@ def test_a_narrow_terminal_loses_columns_and_no_digits(language: Language, width
     screen = Console(width=width, highlight=False)
     with use_language(language), screen.capture() as captured:
         rows = [ladder_view.cells(widest(), group, True, True) for group in widest().groups]
-        screen.print(grid(headings(True, True), rows))
+        screen.print(Grid(headings(True, True), rows))
     lines = captured.get().splitlines()
     assert max(cell_len(line.rstrip()) for line in lines) <= width
     words = " ".join(lines).split()
@@ -207,7 +207,7 @@ def test_live_view_fills_as_rungs_are_trained(
 ) -> None:
     """The rows that the live table holds, without a terminal."""
     drawn: list[list[list[str]]] = []
-    monkeypatch.setattr(ladder_view, "grid", lambda names, rows: drawn.append(rows) or "")
+    monkeypatch.setattr(ladder_view, "Grid", lambda names, rows: drawn.append(rows) or "")
     view = LiveView()
     table = widest()
     events: list[Event] = [
@@ -238,4 +238,4 @@ def test_columns_match_their_headings() -> None:
             table = widest()
             cells = ladder_view.cells(table, table.groups[0], several, published)
             assert len(cells) == len(headings(several, published))
-    assert len(grid(headings(True, True), []).fitted(80).columns) == len(headings(True, True))
+    assert len(Grid(headings(True, True), []).fitted(80).columns) == len(headings(True, True))

@@ -1,18 +1,14 @@
 """C files are compiled once a machine, and kept whole or not at all."""
 
 import ctypes
-import shutil
 from pathlib import Path
 
 import pytest
+from compilers import needs_compiler
 
 from partwise.errors import CompilerError, StorageError
 from partwise.machine import library as libraries
 from partwise.machine.library import Source
-
-needs_compiler = pytest.mark.skipif(
-    not any(map(shutil.which, libraries.COMPILERS)), reason="there is no C compiler here"
-)
 
 
 @pytest.fixture

@@ -1,18 +1,17 @@
 """The compiled attention gives what the formula gives, and so does its gradient."""
 
 import dataclasses
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.utils.checkpoint
+from compilers import needs_compiler
 from configurations import CONFIGURATIONS, name, randomise
 from torch import Tensor
 from torch.nn import functional as F
 
-from partwise.machine.library import COMPILERS
 from partwise.model import compiled_attention
 from partwise.model.attention import attend
 from partwise.model.compiled_attention import SOURCE, causal_attention
@@ -21,9 +20,7 @@ from partwise.model.dropout import kept_scale
 from partwise.model.gpt import GPT
 from partwise.model.position import Rotary, rotate
 
-pytestmark = pytest.mark.skipif(
-    not any(map(shutil.which, COMPILERS)), reason="there is no C compiler here"
-)
+pytestmark = needs_compiler
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,12 @@
 """The compiled step says what the model says operation by operation, whatever its parts."""
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 import torch
+from compilers import needs_compiler
 from configurations import CONFIGURATIONS, name, randomise
 from torch import nn
 from torch.nn import functional as F
@@ -24,10 +24,6 @@ from partwise.sampling.native import _KNOWN, STEP, NativeStep, Pace, Way, is_pla
 from partwise.text.char import CharTokenizer
 
 LETTERS = "\nabcdefghij"
-
-needs_compiler = pytest.mark.skipif(
-    not any(map(shutil.which, libraries.COMPILERS)), reason="there is no C compiler here"
-)
 
 
 @pytest.fixture

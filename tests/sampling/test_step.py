@@ -1,16 +1,16 @@
 """The compiled step at the edges: of the C language, of the draws, and of the models it serves."""
 
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from compilers import COMPILER, needs_compiler
 from configurations import randomise
 from torch import Tensor, nn
 
-import partwise.sampling
+from partwise.machine.library import HEADERS
 from partwise.model.config import ModelConfig
 from partwise.model.feedforward import FeedForward
 from partwise.model.gpt import GPT
@@ -21,10 +21,6 @@ from partwise.sampling.native import STEP, NativeStep
 from partwise.text.char import CharTokenizer
 
 LETTERS = "\nabcdefghij"
-
-COMPILER = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-
-needs_compiler = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler here")
 
 USUAL = ModelConfig(
     vocab_size=11,
@@ -107,7 +103,7 @@ def test_numbers_out_of_range_and_none_at_all_are_within_the_language(tmp_path: 
     assert COMPILER is not None
     source, program = tmp_path / "edges.c", tmp_path / "edges"
     source.write_text(PROGRAM, encoding="utf-8")
-    words = ["-std=gnu11", "-O1", "-w", "-pthread", f"-I{Path(partwise.sampling.__path__[0])}"]
+    words = ["-std=gnu11", "-O1", "-w", "-pthread", f"-I{STEP.file.parent}", f"-I{HEADERS}"]
     sanitize = "-fsanitize=undefined,float-cast-overflow"
     words += [sanitize, "-fsanitize-undefined-trap-on-error", str(source), "-o", str(program)]
     made = subprocess.run([COMPILER, *words, "-lm"], capture_output=True, text=True, check=False)

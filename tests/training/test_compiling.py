@@ -1,17 +1,17 @@
 """Whether a step is compiled is chosen by what is known of the run, and said in one line."""
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from compilers import needs_compiler
 from torch import nn
 
 from partwise.errors import CompilerError
 from partwise.machine import CompileCheck
-from partwise.machine.library import COMPILERS, Source
+from partwise.machine.library import Source
 from partwise.messages import Notice
 from partwise.model.gpt import GPT
 from partwise.training import compiling
@@ -30,10 +30,6 @@ from training.doubles import CONFIG, CONTEXT, MODEL, ROWS, data, new_model, of, 
 AUTO = replace(CONFIG, compile="auto")
 # The CPU that these tests are told of does 1e11 operations a second in float32.
 PEAK = 1e11
-
-needs_compiler = pytest.mark.skipif(
-    not any(map(shutil.which, COMPILERS)), reason="there is no C compiler here"
-)
 
 
 def chosen(

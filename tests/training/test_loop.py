@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +9,10 @@ from typing import Any
 
 import pytest
 import torch
+from compilers import needs_compiler
 
 from partwise.errors import ConfigError, RunError, StorageError, TrainingError
 from partwise.machine import CompileCheck
-from partwise.machine.library import COMPILERS
 from partwise.messages import Notice
 from partwise.model.gpt import GPT
 from partwise.text.batches import ahead, windows
@@ -93,7 +92,7 @@ def test_a_run_that_is_killed_again_and_again_ends_in_the_same_bits(tmp_path: Pa
     assert metrics(tmp_path / "whole") == metrics(tmp_path / "killed")
 
 
-@pytest.mark.skipif(not any(map(shutil.which, COMPILERS)), reason="there is no C compiler here")
+@needs_compiler
 def test_with_compiled_attention_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
     monkeypatch.setattr(compiling, "LONG_FOR_ATTENTION", 0.0)

@@ -170,7 +170,7 @@ class LiveView(LineView):
                 rows.append(cells(self._table, group, several, published))
             else:
                 rows.append(self._moving(key, moving, group, several, published))
-        self._live.update(grid(headings(several, published), rows))
+        self._live.update(Grid(headings(several, published), rows))
 
     def _moving(
         self, key: Key, moving: list[Moved], group: Group | None, several: bool, published: bool
@@ -318,17 +318,12 @@ class Grid:
         return drawn
 
 
-def grid(names: list[str], rows: list[list[str]]) -> Grid:
-    """Headings and rows as a table that fits its terminal."""
-    return Grid(names, rows)
-
-
 def show_table(table: LadderTable) -> None:
     """The whole table on standard output."""
     several = any(len(group.rows) > 1 for group in table.groups)
     published = any(group.published is not None for group in table.groups)
     rows = [cells(table, group, several, published) for group in table.groups]
-    show(grid(headings(several, published), rows))
+    show(Grid(headings(several, published), rows))
 
 
 def verdicts(table: LadderTable) -> list[str]:

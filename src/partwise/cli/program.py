@@ -17,7 +17,7 @@ from partwise.cli.commands import COMMANDS
 from partwise.cli.interrupts import INTERRUPTED, TERMINATED, Stopped, terminate_as_stopped
 from partwise.cli.parser import Parser
 from partwise.cli.screen import is_terminal, prepare_streams, remark, say, visible
-from partwise.errors import PartwiseError, UsageError
+from partwise.errors import PartwiseError, UsageError, is_out_of_memory
 from partwise.messages import message, use_language
 from partwise.settings import offer
 
@@ -123,11 +123,7 @@ def _explained(problem: Exception) -> tuple[str, int]:
         if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
             _discard_output()
             return message("standard output: {reason}", reason=reason), MISTAKE
-    text = str(problem)
-    # torch's own out-of-memory errors differ by device; torch may not even be loaded here.
-    if isinstance(problem, MemoryError) or any(
-        sign in text for sign in ("out of memory", "can't allocate memory", "not enough memory")
-    ):
+    if is_out_of_memory(problem):
         line = message(
             "the memory of this machine is not enough; a smaller --batch-size, "
             "--model.context-length or model would do"
@@ -137,7 +133,7 @@ def _explained(problem: Exception) -> tuple[str, int]:
         "internal fault, which is ours to mend: {kind}: {text}; please report it with what the "
         "same command prints with --debug, and with what `partwise doctor` prints",
         kind=type(problem).__name__,
-        text=text,
+        text=problem,
     )
     return line, FAULT
 

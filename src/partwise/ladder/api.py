@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import UnionType
 
-from partwise.errors import ConfigError, RunError
+from partwise.errors import RunError
 from partwise.ladder.climb import climb, never
 from partwise.ladder.config import Device, LadderConfig, LadderPrecision
 from partwise.ladder.events import Climbed, Event, Failed
 from partwise.ladder.rungs import written
 from partwise.ladder.table import LadderTable
 from partwise.messages import Notice
+from partwise.settings import wrong_type
 
 
 def ladder(
@@ -73,7 +74,7 @@ def ladder(
         ("offline", offline, isinstance(offline, bool), Notice("true or false")),
     ):
         if not right:
-            raise _wrong(said, value, wanted)
+            raise wrong_type(said, value, wanted)
     if isinstance(swap, Mapping):
         swap = tuple(f"{field}={written(value)}" for field, value in swap.items())
     config = LadderConfig(
@@ -115,15 +116,9 @@ def _several(name: str, given: object, kind: type | UnionType) -> tuple[str, ...
     if isinstance(given, kind):
         return (str(given),)
     if not isinstance(given, Iterable):
-        raise _wrong(name, given, Notice("a list"))
+        raise wrong_type(name, given, Notice("a list"))
     words = tuple(given)
     for word in words:
         if not isinstance(word, kind):
-            raise _wrong(name, word, Notice("a text"))
+            raise wrong_type(name, word, Notice("a text"))
     return tuple(map(str, words))
-
-
-def _wrong(name: str, value: object, wanted: Notice) -> ConfigError:
-    return ConfigError(
-        "{name}={value!r} has the wrong type; give {wanted}", name=name, value=value, wanted=wanted
-    )

@@ -246,7 +246,7 @@ def _verdicts(table: LadderTable) -> str:
                     verdict=step,
                 )
             )
-    return "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>" if lines else ""
+    return _bullets(lines)
 
 
 def _failures(table: LadderTable) -> str:
@@ -263,6 +263,10 @@ def _failures(table: LadderTable) -> str:
                 reason=failure.reason,
             )
         )
+    return _bullets(lines)
+
+
+def _bullets(lines: Sequence[str]) -> str:
     return "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>" if lines else ""
 
 

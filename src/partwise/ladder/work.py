@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from partwise.errors import PartwiseError, RunError, TrainingError
+from partwise.errors import PartwiseError, RunError, TrainingError, is_out_of_memory
 from partwise.ladder.figures import classic_estimate, ready, whole_loss
 from partwise.ladder.jobs import Job, reference
 from partwise.ladder.place import Place
@@ -64,7 +64,7 @@ def carry_out(task: Message, place: Place, stop: Stop) -> Iterator[Message]:
     except PartwiseError as error:
         yield {"kind": "failed", "reason": str(error), "fatal": True}
     except (MemoryError, RuntimeError) as error:
-        if not _out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         # One that is too big leaves the others the memory that they need.
         reason = message(
@@ -188,9 +188,3 @@ def _moved(
         "val_loss": val_loss,
         "seconds": seconds,
     }
-
-
-def _out_of_memory(error: Exception) -> bool:
-    # torch's own errors differ by device.
-    signs = ("out of memory", "can't allocate memory", "not enough memory")
-    return isinstance(error, MemoryError) or any(sign in str(error) for sign in signs)

@@ -17,6 +17,9 @@ from partwise.storage import cache_folder, write_atomic
 
 COMPILERS = ("cc", "gcc", "clang")
 
+# Of the headers that any C file may include.
+HEADERS = Path(__file__).parent
+
 # Nothing asks for floating-point traps or the sign of a zero; sums keep the order of the source.
 _FLAGS = (
     *("-std=gnu11", "-O3", "-fPIC", "-shared", "-pthread"),
@@ -79,7 +82,7 @@ class Source:
             out = Path(made) / "made.so"
             for target in _TARGETS:
                 flags = (*_FLAGS, *self.flags, *target)
-                words = [compiler, *flags, str(self.file), "-o", str(out), "-lm"]
+                words = [compiler, *flags, f"-I{HEADERS}", str(self.file), "-o", str(out), "-lm"]
                 try:
                     done = subprocess.run(
                         words,
@@ -109,9 +112,13 @@ class Source:
         """Of the library's name: another source or processor has another one."""
         here = [platform.system(), platform.machine(), cpu_model(), cpu_features(), c_library()]
         how = [*_FLAGS, *self.flags, *map(list, _TARGETS)]
-        sources = [*sorted(self.file.parent.glob("*.h")), self.file]
+        sources = [*_headers(HEADERS), *_headers(self.file.parent), self.file]
         code = b"".join(path.read_bytes() for path in sources)
         return f"{self.file.stem}-{_digest(json.dumps([here, how]).encode('utf-8') + code)}"
+
+
+def _headers(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.h"))
 
 
 def _folder() -> Path:

@@ -14,16 +14,13 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A vector; sums of TILE_ROWS times TILE_LANES of them are held in the registers of AVX-512. */
-enum { LANES = 16, TILE_ROWS = 6, TILE_LANES = 4 };
+#include "vectors.h"
+
+/* Sums of TILE_ROWS times TILE_LANES vectors are held in the registers of AVX-512. */
+enum { TILE_ROWS = 6, TILE_LANES = 4 };
 
 /* Queries that meet the keys together. */
 enum { QUERIES = 24 };
-
-typedef float Lanes __attribute__((vector_size(64)));
-typedef float HalfLanes __attribute__((vector_size(32)));
-typedef float FourLanes __attribute__((vector_size(16)));
-typedef uint32_t Bits __attribute__((vector_size(64)));
 
 typedef struct {
     int64_t texts, length, heads, size; /* B, T, heads, features of a head */
@@ -46,12 +43,6 @@ typedef struct {
 
 /* --- Vectors ----------------------------------------------------------------------------------- */
 
-static inline Lanes lanes(const float *x) {
-    Lanes all;
-    memcpy(&all, x, sizeof all);
-    return all;
-}
-
 static inline void put(float *x, Lanes all) { memcpy(x, &all, sizeof all); }
 
 static inline Bits bits(Lanes all) {
@@ -60,27 +51,9 @@ static inline Bits bits(Lanes all) {
     return same;
 }
 
-static inline Lanes numbers(Bits all) {
-    Lanes same;
-    memcpy(&same, &all, sizeof same);
-    return same;
-}
-
 static inline Lanes only(Bits which, Lanes all) { return numbers(bits(all) & which); }
 
 static inline int64_t whole(int64_t n) { return (n + LANES - 1) / LANES * LANES; }
-
-static inline float together(Lanes all) {
-    HalfLanes low, high;
-    memcpy(&low, &all, sizeof low);
-    memcpy(&high, (const char *)&all + sizeof low, sizeof high);
-    low += high;
-    FourLanes one, other;
-    memcpy(&one, &low, sizeof one);
-    memcpy(&other, (const char *)&low + sizeof one, sizeof other);
-    one += other;
-    return (one[0] + one[2]) + (one[1] + one[3]);
-}
 
 /* The sum of a[i] b[i]. */
 static inline float dot(const float *a, const float *b, int64_t n) {

@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "vectors.h"
+
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "the pairs of bfloat16 columns are of a little-endian processor"
 #endif
@@ -19,43 +21,13 @@ typedef struct {
     int64_t rows, columns;
 } Matrix;
 
-/* Sixteen numbers that are computed with at once; a processor of shorter vectors takes several. */
-typedef float Lanes __attribute__((vector_size(64)));
-typedef float HalfLanes __attribute__((vector_size(32)));
-typedef float FourLanes __attribute__((vector_size(16)));
-typedef uint32_t Bits __attribute__((vector_size(64)));
-
-enum { LANES = 16, BLOCK = 2 * LANES, TILE_ROWS = 4, TILE_COLUMNS = 2 };
-
-static inline Lanes lanes(const float *x) {
-    Lanes all;
-    memcpy(&all, x, sizeof all);
-    return all;
-}
-
-static inline Lanes numbers(Bits bits) {
-    Lanes all;
-    memcpy(&all, &bits, sizeof all);
-    return all;
-}
+enum { BLOCK = 2 * LANES, TILE_ROWS = 4, TILE_COLUMNS = 2 };
 
 static inline float wide(uint16_t number) {
     uint32_t bits = (uint32_t)number << 16;
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
-}
-
-static inline float together(Lanes all) {
-    HalfLanes low, high;
-    memcpy(&low, &all, sizeof low);
-    memcpy(&high, (const char *)&all + sizeof low, sizeof high);
-    low += high;
-    FourLanes one, other;
-    memcpy(&one, &low, sizeof one);
-    memcpy(&other, (const char *)&low + sizeof one, sizeof other);
-    one += other;
-    return (one[0] + one[2]) + (one[1] + one[3]);
 }
 
 /* The sum of a[i]. */

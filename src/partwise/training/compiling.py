@@ -203,12 +203,10 @@ def attention_library(
         data: the batches.
         total: steps of the whole run, where they can be foreseen.
     """
+    if not compiled_attention.serves(model.config):
+        return None, None
     seconds = shortest(model, config, data, dtype=torch.float32, steps=total)
-    if (
-        seconds is None
-        or seconds < LONG_FOR_ATTENTION
-        or not compiled_attention.serves(model.config)
-    ):
+    if seconds is None or seconds < LONG_FOR_ATTENTION:
         return None, None
     try:
         library = compiled_attention.SOURCE.library()
