@@ -338,6 +338,7 @@ def sampling_cases(asked: argparse.Namespace) -> list[Case]:
         ("Partwise, float32", own("float32", tokens)),
         ("Partwise, float32, 2,000 tokens", own("float32", 2000)),
         ("Partwise as it chooses for 2,000 tokens", own("auto", 2000)),
+        ("Partwise, int8, 2,000 tokens", own("int8", 2000)),
     ]
     return [
         _case(group, name, lambda one=one: _rate(one, asked.seconds), baseline=number == 0)

@@ -16,16 +16,18 @@ from partwise.budget.choices import (
     Chosen,
     about_machine,
     choose,
+    fit_texts,
     fit_to_text,
     fit_training,
     rate_for,
     start,
 )
-from partwise.budget.recipes import RECIPES
+from partwise.budget.recipes import RECIPES, recipe
 from partwise.errors import ConfigError
 from partwise.model.config import ModelConfig
 from partwise.model.presets import preset, preset_names
 from partwise.training.config import TrainConfig
+from partwise.training.plan import check_parts
 
 SHAKESPEARE = {"train_tokens": 1_003_854, "validation_tokens": 111_540, "vocab_size": 65}
 
@@ -126,13 +128,13 @@ def test_a_length_that_was_said_is_not_cut_short_by_the_recipe(limit: str) -> No
 
 def test_a_recipe_that_learns_by_heart_reads_a_short_text_a_few_times() -> None:
     fast = RECIPES["fast"].train
-    _, notices = fit_training(fast, set(), 128, 1_003_854, 111_540)
-    assert str(notices[-1]).startswith("3,000 steps, since nothing says how long")
-    short, notices = fit_training(fast, set(), 128, 100_000, 10_000)
+    _, notices = fit_training(fast, set(), 512, 1_003_854, 111_540)
+    assert str(notices[-1]).startswith("2,400 steps, since nothing says how long")
+    short, notices = fit_training(fast, set(), 512, 100_000, 10_000)
     assert short.epochs == fast.epochs
     assert str(notices[-1]).startswith("the text 3.1 times, since nothing says how long")
     for said in ({"steps"}, {"minutes"}, {"tokens"}):
-        longer, _ = fit_training(replace(fast, minutes=1, tokens=9), said, 128, 100_000, 10_000)
+        longer, _ = fit_training(replace(fast, minutes=1, tokens=9), said, 512, 100_000, 10_000)
         assert longer.epochs is None
         assert longer.steps == (fast.steps if "steps" in said else None)
 
@@ -165,3 +167,28 @@ def test_the_machines_part_is_said_where_it_was_left_open() -> None:
     assert len(about_machine(TrainConfig(), "cpu")) == 1
     assert len(about_machine(TrainConfig(), "cuda")) == 1
     assert about_machine(TrainConfig(device="cpu"), "cpu") == ()
+
+
+@pytest.mark.parametrize(
+    ("context", "batch_size", "short"),
+    [
+        *((512, 2, 128), (1024, 1, 128), (2048, 1, 128), (256, 4, 128), (300, 3, 100)),
+        *((128, 8, None), (64, 8, None), (16, 8, None), (257, 4, None), (194, 5, 97)),
+    ],
+)
+def test_a_recipe_of_short_texts_first_reads_as_many_in_another_context(
+    context: int, batch_size: int, short: int | None
+) -> None:
+    fast = recipe("fast").train
+    assert (fast.batch_size, fast.short_context) == (2, 128)
+    train = fit_texts(fast, set(), 512, context)
+    assert (train.batch_size, train.short_context) == (batch_size, short)
+    check_parts(train, replace(recipe("fast").model, context_length=context))
+
+
+def test_what_was_said_of_a_batch_stands() -> None:
+    fast = replace(recipe("fast").train, accumulation=2)
+    assert fit_texts(fast, {"batch_size"}, 512, 256).batch_size == 2
+    assert fit_texts(fast, set(), 512, 200).batch_size == 6
+    assert fit_texts(fast, {"short_context"}, 512, 64).short_context == 128
+    assert fit_texts(TrainConfig(), set(), 512, 64) == TrainConfig()

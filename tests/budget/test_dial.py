@@ -185,12 +185,18 @@ def test_it_says_what_it_chose_and_expects() -> None:
 
 
 def test_speed_is_that_of_the_fastest_step_of_the_products_own_loop() -> None:
-    ticks = iter([0.0, 9.0, 10.0, 13.0, 20.0])
+    # Whole texts, then short ones; the first two steps do not count.
+    ticks = iter([0.0, 9.0, 10.0, 13.0, 20.0, 30.0, 39.0, 39.5, 42.0, 43.0])
     facts = replace(FACTS, vocab_size=5)
     wanted = Wanted({}, {"batch_size": 1, "steps": 3, "minutes": 1.0})
     found = list(speeds(facts, SIZES[:1], wanted, clock=lambda: next(ticks)))
-    context = member(SIZES[0], 5, 10**6).model.context_length
-    assert found == [(SIZES[0], context / 1.0)]
+    begin = member(SIZES[0], 5, 10**6)
+    assert begin.train.short_share == 0.8
+    assert found == [(SIZES[0], pytest.approx(begin.model.context_length / (0.2 * 1 + 0.8 * 0.5)))]
+    ticks = iter([0.0, 9.0, 10.0, 13.0, 20.0])
+    whole = Wanted({}, {**wanted.train, "short_context": 512})
+    found = list(speeds(facts, SIZES[:1], whole, clock=lambda: next(ticks)))
+    assert found == [(SIZES[0], begin.model.context_length / 1.0)]
     assert TRIED == 5
 
 

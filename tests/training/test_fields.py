@@ -33,6 +33,8 @@ CASES: dict[str, tuple[dict[str, Any], Any]] = {
     "patience": ({"lr": 1e-12}, 1),
     "batch_size": ({}, 8),
     "accumulation": ({}, 2),
+    "short_context": ({}, 4),
+    "short_share": ({"short_context": 4}, 0.5),
     "seed": ({}, 2),
     "optimizer": ({}, "muon"),
     "lr": ({}, 2e-3),

@@ -38,15 +38,12 @@ def sampling_cases(seconds: float) -> list[Case]:
                     baseline=not cache,
                 )
             )
+        chosen = Notice("{model}, as it chooses for {tokens:,} tokens", model=name, tokens=LONG)
+        bytes_ = Notice("{model}, in int8, {tokens:,} tokens", model=name, tokens=LONG)
         long = SampleConfig(tokens=LONG)
-        cases.append(
-            Case(
-                f"sampling {name}",
-                Notice("{model}, as it chooses for {tokens:,} tokens", model=name, tokens=LONG),
-                "tokens/s",
-                _Measurement(model, tokenizer, True, seconds, long),
-            )
-        )
+        for label, config in ((chosen, long), (bytes_, replace(long, dtype="int8"))):
+            measure = _Measurement(model, tokenizer, True, seconds, config)
+            cases.append(Case(f"sampling {name}", label, "tokens/s", measure))
     return cases
 
 

@@ -15,6 +15,7 @@ from partwise.model.config import ModelConfig
 from partwise.model.parameters import count_parameters
 from partwise.model.presets import preset
 from partwise.training.config import TrainConfig
+from partwise.training.pieces import fitting
 
 DEFAULT = "small"
 
@@ -156,6 +157,32 @@ def fit_training(
     return train, notices
 
 
+def fit_texts(train: TrainConfig, said: Set[str], before: int, context: int) -> TrainConfig:
+    """A training of short texts first in another context: a step reads as many of them as before,
+    and they fill it.
+
+    Args:
+        train: the training.
+        said: its fields that the user named; a length that was named is left for the training's
+            own check to refuse.
+        before: tokens of a whole text, for which the training was made.
+        context: tokens of a whole text.
+    """
+    short = train.short_context
+    if short is None or context == before:
+        return train
+    if "batch_size" not in said:
+        tokens = train.batch_size * before
+        # A context that is shorter still is read in as many texts, not in as many tokens.
+        parts = max(1, round(tokens / max(context, min(short, before)) / train.accumulation))
+        train = replace(train, batch_size=train.accumulation * parts)
+    if "short_context" not in said:
+        fits = fitting(min(short, context), context)
+        # Where only much shorter ones would fill it, there are none.
+        train = replace(train, short_context=fits if short < 2 * fits < 2 * context else None)
+    return train
+
+
 def choose(
     begin: Recipe,
     model: ModelConfig,
@@ -186,6 +213,7 @@ def choose(
     resized = {"n_layers", "d_model", "d_ff"} & said_of_model
     if resized and "lr" not in said_of_training:
         train = replace(train, lr=rate_for(model))
+    train = fit_texts(train, said_of_training, begin.model.context_length, model.context_length)
     train, about_training = fit_training(
         train, said_of_training, model.context_length, train_tokens, validation_tokens
     )

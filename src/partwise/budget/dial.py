@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from partwise.budget.choices import EVALUATED_TOKENS, fit_to_text
+from partwise.budget.choices import EVALUATED_TOKENS, fit_texts, fit_to_text
 from partwise.budget.family import SIZES, TOO_MANY, Size, enough, inner_parameters, member
 from partwise.budget.law import Law, standing
 from partwise.budget.recipes import Recipe
@@ -90,7 +90,10 @@ class Wanted:
         ngram = model.ngram
         if "ngram" not in self.model:
             ngram = min(ngram, alone.context_length)
-        return Recipe(replace(alone, ngram=ngram), build(TrainConfig, self.train, begin.train))
+        train = build(TrainConfig, self.train, begin.train)
+        before = begin.model.context_length
+        train = fit_texts(train, self.train.keys(), before, alone.context_length)
+        return Recipe(replace(alone, ngram=ngram), train)
 
     @property
     def unlimited(self) -> bool:

@@ -15,19 +15,36 @@ from partwise.text.batches import windows
 from partwise.training.data import Batch, Data
 from partwise.training.events import Stepped
 from partwise.training.loop import train
+from partwise.training.pieces import piece_length
 
 # Steps that are taken, the first of which do not count.
 TRIED, UNCOUNTED = 5, 2
 
 
 def speed_of(begin: Recipe, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Tokens a second, uncompiled, of the fastest step: what else the machine does only slows.
+    """Tokens a second, uncompiled, of the fastest steps: what else the machine does only slows.
+
+    Where a run reads short texts first, steps of both kinds are measured, and count by their share.
 
     Args:
         begin: the model, with its vocabulary, and its training.
         clock: seconds; those of the process where others use the machine.
     """
+    shares = {0.0: 1.0}
+    if piece_length(0, None, begin.train, begin.model.context_length) is not None:
+        shares = {0.0: 1 - begin.train.short_share, 1.0: begin.train.short_share}
     random_state = torch.get_rng_state()
+    seconds = sum(
+        share * _step_seconds(begin, short_share, clock)
+        for short_share, share in shares.items()
+        if share
+    )
+    torch.set_rng_state(random_state)
+    return begin.train.batch_size * begin.model.context_length / max(seconds, 1e-9)
+
+
+def _step_seconds(begin: Recipe, short_share: float, clock: Callable[[], float]) -> float:
+    """What the fastest of some steps takes, all of one length."""
     text = RandomText(begin.model, begin.train.batch_size)
     data = Data(text, np.zeros(2, np.int64), windows, 1 << 30)
     config = replace(
@@ -37,6 +54,7 @@ def speed_of(begin: Recipe, clock: Callable[[], float] = time.perf_counter) -> f
         tokens=None,
         minutes=None,
         compile="off",
+        short_share=short_share,
         log_every=1,
         eval_every=1 << 30,
     )
@@ -48,9 +66,7 @@ def speed_of(begin: Recipe, clock: Callable[[], float] = time.perf_counter) -> f
             if len(marks) == TRIED:
                 break
     events.close()
-    torch.set_rng_state(random_state)
-    step = min(later - before for before, later in pairwise(marks[UNCOUNTED - 1 :]))
-    return text.batch_size * text.context_length / max(step, 1e-9)
+    return min(later - before for before, later in pairwise(marks[UNCOUNTED - 1 :]))
 
 
 class RandomText:

@@ -8,7 +8,7 @@ from partwise.errors import ConfigError
 from partwise.settings import above_zero, at_least_one, check, not_negative, option
 
 Unknown = Literal["refuse", "skip"]
-SampleDtype = Literal["auto", "float32", "bfloat16"]
+SampleDtype = Literal["auto", "float32", "bfloat16", "int8"]
 
 # How much text is drawn when neither `chars` nor `tokens` says.
 DEFAULT_CHARS = 500

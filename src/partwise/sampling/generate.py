@@ -21,7 +21,7 @@ from partwise.model.trace import evaluating
 from partwise.sampling.choose import choose, likeliest, penalise
 from partwise.sampling.config import SampleConfig, SampleDtype
 from partwise.sampling.draws import Draws
-from partwise.sampling.native import STEP, NativeStep, is_plain
+from partwise.sampling.native import STEP, Held, NativeStep, is_plain
 from partwise.sampling.prompt import Prompt, end_of_text, read_prompt
 from partwise.sampling.reader import Reader
 from partwise.sampling.stops import StopScanner
@@ -114,13 +114,15 @@ def _pieces(
     voices = [Voice(tokenizer, prompt, config) for _ in range(config.count)]
     if last == 0:
         return
-    model = held_in(model, config.dtype)
     with evaluating(model):
         chooser = Chooser(config, prompt, tokenizer.vocab_size, _device(model))
-        reader = Reader(model, config.count, config.cache and no_cache is None)
+        caching = config.cache and no_cache is None
+        reader = Reader(model, config.count, caching)
         native, about = native_step(model, reader.cache, config, chooser)
         if about is not None:
             yield Piece(0, "", about)
+        if native is None and config.dtype != "auto":
+            reader = Reader(held_in(model, config.dtype), config.count, caching)
         first = torch.tensor([prompt.ids] * config.count, device=_device(model))  # (B, T)
         for step, tokens in enumerate(_said(reader, chooser, native, first), start=1):
             if min(tokens) < 0:
@@ -155,7 +157,8 @@ def _said(
         yield new[:, 0].tolist()
         while native is not None and reader.room != 0:
             began = time.perf_counter()
-            steps = size if reader.room is None else min(size, reader.room)
+            limits = [limit for limit in (size, reader.room, native.pace.most) if limit is not None]
+            steps = min(limits)
             said = native(new, chooser.uniforms(steps))  # (steps, B)
             # What the texts end with is read by the next call.
             reader.follow(torch.cat((new, said[:-1].T), dim=1))
@@ -264,8 +267,8 @@ def native_step(
     """The compiled step where it serves, and in one line what is worth saying of it.
 
     It serves a model of this package's own parts, in float32 on the CPU and with a cache. A long
-    text is read from matrices in bfloat16, unless `dtype` says otherwise: half the memory to read
-    for each token.
+    text is said from matrices in bfloat16, unless `dtype` says otherwise: half the memory to read
+    for each token. What is read at once, such as the prompt, is read in float32.
 
     Args:
         model: the model.
@@ -277,31 +280,47 @@ def native_step(
     numbers = (*model.parameters(), *model.buffers())
     plain = all((each.device.type, each.dtype) == usual for each in numbers) and is_plain(model)
     if cache is None or not plain or config.count > MOST_TEXTS:
-        return None, None
+        return None, _without_int8(config)
     limits = [limit for limit in (config.tokens, config.char_limit) if limit is not None]
     long = min(limits) >= LONG
-    if not long and STEP.kept() is None:
+    asked = config.dtype in ("bfloat16", "int8")
+    if not (long or asked) and STEP.kept() is None:
         # The compiler takes longer than it would win.
         return None, None
-    bfloat16 = long and config.dtype == "auto"
+    held: Held = "bfloat16" if long else "float32"
+    if config.dtype != "auto":
+        held = config.dtype
     choices = (chooser.choices, chooser.seen)
     try:
-        step = NativeStep(STEP.library(), model, cache, config, *choices, bfloat16=bfloat16)
+        step = NativeStep(STEP.library(), model, cache, config, *choices, held=held)
     except (CompilerError, OSError) as error:
         # A file system may forbid that programs are loaded from it.
         notice = Notice(
             "sampling operation by operation, several times slower: {reason}", reason=str(error)
         )
-        return None, notice if long else None
-    if not bfloat16:
+        return None, _without_int8(config) or (notice if long or asked else None)
+    if held == "float32" or asked:
         return step, None
     return step, Notice(
         "matrices in bfloat16: a long text is read from half the memory (--dtype float32)"
     )
 
 
+def _without_int8(config: SampleConfig) -> Notice | None:
+    if config.dtype != "int8":
+        return None
+    return Notice(
+        "the weights stay as they are: int8 is for up to {most} samples of a float32 model on a "
+        "CPU, with a cache and a C compiler",
+        most=MOST_TEXTS,
+    )
+
+
 def held_in(model: GPT, dtype: SampleDtype) -> GPT:
-    """The model with its weights in `dtype`: itself where they are so already, else a copy."""
+    """The model with its weights in `dtype`: itself where they are so already, else a copy.
+
+    Only the compiled step knows int8; without it the weights stay as they are.
+    """
     wanted = {"float32": torch.float32, "bfloat16": torch.bfloat16}.get(dtype)
     if wanted is None or all(weight.dtype == wanted for weight in model.parameters()):
         return model

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -39,12 +39,18 @@ _ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "relu2", "swiglu")
 _NORMS = ("none", "layernorm", "rmsnorm", "batchnorm")
 _ORDERS, _PLACES = 4, 8192  # as in guesses.h
 
-# Columns of a bfloat16 matrix that lie in pairs, see products.h.
-_BLOCK = 32
+# Columns of a matrix that lie in pairs in bfloat16, and in fours in int8; see products.h.
+_BLOCK, _QUADS = 32, 64
+
+# What matrices may be held in.
+Held = Literal["float32", "bfloat16", "int8"]
 
 
 class _Matrix(ctypes.Structure):
-    _fields_ = [("weights", _PLACE), ("bias", _PLACE), ("rows", _INT), ("columns", _INT)]
+    _fields_ = [
+        *((name, _PLACE) for name in ("weights", "scales", "bias")),
+        *((name, _INT) for name in ("rows", "columns", "bytes")),
+    ]
 
 
 class _Norm(ctypes.Structure):
@@ -66,7 +72,7 @@ class _Model(ctypes.Structure):
             (name, _INT)
             for name in (
                 *("layers", "width", "heads", "kv_heads", "head_size", "inner", "vocab"),
-                *("slots", "texts", "bfloat16", "norm", "norm_first", "norm_last", "residual"),
+                *("slots", "texts", "norm", "norm_first", "norm_last", "residual"),
                 *("parallel", "activation", "shortcut", "ring", "window", "ngram"),
             )
         ),
@@ -104,7 +110,8 @@ class NativeStep:
         config: how tokens are drawn.
         choices: tokens that may be drawn, the first of the vocabulary.
         seen: (B, choices) bool, for a repetition penalty.
-        bfloat16: hold the matrices in bfloat16, which halves what is read for each token.
+        held: what the matrices are held in: half or a quarter of float32 is read for each token.
+            In int8 those whose columns do not lie in whole fours are held in bfloat16.
     """
 
     def __init__(
@@ -116,13 +123,13 @@ class NativeStep:
         choices: int,
         seen: Tensor | None,
         *,
-        bfloat16: bool = False,
+        held: Held = "float32",
     ) -> None:
         self._run = ctypes.CDLL(str(library)).partwise_run
         self._run.argtypes = [*[_PLACE] * 3, *[_INT] * 3, *[_PLACE] * 3]
         # Whatever a pointer leads to is kept here for as long as the step is.
         self._kept: list[object] = [seen]
-        self._bfloat16 = bfloat16
+        self._held: Held = held
         self._cache = cache
         self._ngram = model.config.ngram
         self._choice = _Choice(
@@ -204,7 +211,6 @@ class NativeStep:
             vocab=config.vocab_size,
             slots=cache.slots,
             texts=cache.batch_size,
-            bfloat16=self._bfloat16,
             norm=_NORMS.index(config.norm),
             norm_first=first,
             norm_last=last,
@@ -250,12 +256,16 @@ class NativeStep:
             return _Matrix()
         weight: Tensor = part.weight.detach()
         rows, columns = weight.shape
-        if self._bfloat16:
+        scales = None
+        if self._held == "int8" and columns % _QUADS == 0:
+            weight, scales = in_bytes(weight)
+        elif self._held != "float32":
             pairs = columns // _BLOCK * _BLOCK
             halves = weight[:, :pairs].bfloat16().reshape(rows, -1, 2, _BLOCK // 2)
             paired = halves.transpose(-1, -2).reshape(rows, pairs)
             weight = torch.cat((paired, weight[:, pairs:].bfloat16()), dim=1)
-        return _Matrix(self._place(weight), self._place(part.bias), rows, columns)
+        places = (self._place(weight), self._place(scales), self._place(part.bias))
+        return _Matrix(*places, rows, columns, weight.nbytes // (rows * columns))
 
     def _norm(self, part: Any) -> _Norm:
         if part is None:
@@ -278,6 +288,37 @@ class NativeStep:
         tensor = tensor.detach().contiguous()
         self._kept.append(tensor)
         return tensor.data_ptr()
+
+
+def in_bytes(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """A matrix in int8, as products.h reads it: weight = v s, with an s for 64 columns of a row.
+
+    Four columns, a quarter of a block apart, lie in one number of 32 bits, the last one's byte on
+    top. What stands for a column is its byte with all below it: v = byte + below / 256, and so on.
+    Each byte is chosen when those below it are known, so that v is half a unit off at most, as if
+    nothing lay below. s = max |weight| / 126 leaves room for it.
+
+    Args:
+        weight: (rows, columns), columns in whole blocks.
+
+    Returns:
+        (rows, columns / 4) int32 and s 2^-24 (rows, columns / 64) float32.
+
+    Source: Dettmers et al., "8-bit Optimizers via Block-wise Quantization", 2022, section 2.1, for
+    a scale of each block.
+    """
+    rows = len(weight)
+    blocks = weight.view(rows, -1, 4, _QUADS // 4)
+    scales = blocks.abs().amax(dim=(2, 3)) / 126  # (rows, blocks)
+    # What is no number stays none by its scale.
+    wanted = (blocks / scales.clamp(min=1e-30)[..., None, None]).nan_to_num()
+    below = torch.zeros_like(wanted[:, :, 0])  # 0 or more, and less than 1
+    numbers = torch.zeros_like(below, dtype=torch.int32)
+    for column in range(4):
+        byte = (wanted[:, :, column] - below).round().to(torch.int32) & 0xFF
+        numbers |= byte << (8 * column)
+        below = (byte + below) / 256  # exact: 24 bits
+    return numbers.view(rows, -1), scales * 2.0**-24
 
 
 @dataclass(frozen=True)
@@ -308,6 +349,9 @@ class Pace:
 
     TRIALS, AGAIN, REMEMBERED = 3, 16, 5
 
+    # Tokens of a call that tries a way which may be slow.
+    TRIED = 16
+
     def __init__(self, ways: Sequence[Way]) -> None:
         self._seconds = {way: deque[float](maxlen=self.REMEMBERED) for way in ways}
         self._calls = 0
@@ -321,6 +365,14 @@ class Pace:
         best, *others = sorted(self._seconds, key=lambda way: median(self._seconds[way]))
         turn, now = divmod(self._calls, self.AGAIN)
         return others[turn % len(others)] if others and not now else best
+
+    @property
+    def most(self) -> int | None:
+        """Tokens that the next call should say at most; None: as many as one likes."""
+        if len(self._seconds) == 1:
+            return None
+        tries = any(len(seconds) < self.TRIALS for seconds in self._seconds.values())
+        return self.TRIED if tries or self._calls % self.AGAIN == 0 else None
 
     def took(self, way: Way, seconds: float) -> None:
         """A token took this long."""

@@ -10,18 +10,31 @@
 #include "vectors.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "the pairs of bfloat16 columns are of a little-endian processor"
+#error "columns that lie together in a number are of a little-endian processor"
 #endif
 
+enum { BLOCK = 2 * LANES, QUADS = 4 * LANES, TILE_ROWS = 4, TILE_COLUMNS = 2 };
+
+/* What a weight is held in, by its size in bytes. */
+enum { FLOAT32 = 4, BFLOAT16 = 2, INT8 = 1 };
+
 typedef struct {
-    /* (rows, columns): float32, or bfloat16 in which each 32 columns lie in pairs, column k beside
-       column k + 16, so that two vectors come from one; NULL: there is no such matrix */
+    /* (rows, columns): float32; or bfloat16 in which each BLOCK of columns lies in pairs, column k
+       beside column k + LANES, so that two vectors come from one; or int8 in which each QUADS of
+       columns lie in fours, k, k + LANES, …, so that four come from one; NULL: there is no matrix */
     const void *weights;
-    const float *bias; /* (rows) or NULL */
-    int64_t rows, columns;
+    const float *scales; /* (rows, columns / QUADS): int8 counts so much; else NULL */
+    const float *bias;   /* (rows) or NULL */
+    int64_t rows, columns, bytes;
 } Matrix;
 
-enum { BLOCK = 2 * LANES, TILE_ROWS = 4, TILE_COLUMNS = 2 };
+typedef int32_t Whole __attribute__((vector_size(4 * LANES)));
+
+static inline Lanes converted(Bits bits) {
+    Whole all;
+    memcpy(&all, &bits, sizeof all);
+    return __builtin_convertvector(all, Lanes);
+}
 
 static inline float wide(uint16_t number) {
     uint32_t bits = (uint32_t)number << 16;
@@ -66,7 +79,7 @@ static inline __attribute__((always_inline)) void tile(
             for (int64_t line = 0; line < BLOCK * size; line += 64)
                 __builtin_prefetch(of + rows * n * size + line);
             Lanes first, second;
-            if (size == 2) {
+            if (size == BFLOAT16) {
                 Bits both;
                 memcpy(&both, of, sizeof both);
                 first = numbers(both << 16);
@@ -85,11 +98,40 @@ static inline __attribute__((always_inline)) void tile(
             float sum = together(sums[r][c]);
             for (int64_t k = i; k < n; k++) {
                 const char *of = w + (r * n + k) * size;
-                float weight = size == 2 ? wide(*(const uint16_t *)of) : *(const float *)of;
+                float weight = size == BFLOAT16 ? wide(*(const uint16_t *)of) : *(const float *)of;
                 sum += weight * x[c * n + k];
             }
             y[c * width + r] = sum + (bias ? bias[r] : 0);
         }
+}
+
+/* The same of int8. The byte of a column and those of the columns below it are one number, which is
+   as near to the weight as the byte alone would be, see native.py: nothing has to be masked. */
+static inline __attribute__((always_inline)) void tile_int8(
+    const char *w, const float *scales, const float *bias, const float *x, float *y, int64_t n,
+    int64_t width, const int rows, const int columns) {
+    Lanes sums[TILE_ROWS][TILE_COLUMNS] = {{{0}}};
+    for (int64_t i = 0; i < n; i += QUADS)
+        for (int r = 0; r < rows; r++) {
+            const char *of = w + r * n + i;
+            __builtin_prefetch(of + rows * n);
+            Bits bits;
+            memcpy(&bits, of, sizeof bits);
+            Lanes first = converted(bits << 24), second = converted(bits << 16);
+            Lanes third = converted(bits << 8), fourth = converted(bits);
+            float scale = scales[r * (n / QUADS) + i / QUADS];
+            for (int c = 0; c < columns; c++) {
+                const float *of_x = x + c * n + i;
+                Lanes sum = first * lanes(of_x);
+                sum += second * lanes(of_x + LANES);
+                sum += third * lanes(of_x + 2 * LANES);
+                sum += fourth * lanes(of_x + 3 * LANES);
+                sums[r][c] += sum * scale;
+            }
+        }
+    for (int c = 0; c < columns; c++)
+        for (int r = 0; r < rows; r++)
+            y[c * width + r] = together(sums[r][c]) + (bias ? bias[r] : 0);
 }
 
 /* Rows `row` to `end` of W, `rows` at a time as far as they go; returns the first that is left. */
@@ -99,24 +141,36 @@ static inline __attribute__((always_inline)) int64_t tiles(
     int64_t n = m->columns;
     for (; row + rows <= end; row += rows) {
         const char *w = (const char *)m->weights + row * n * size;
+        const float *scales = size == INT8 ? m->scales + row * (n / QUADS) : NULL;
         const float *bias = m->bias ? m->bias + row : NULL;
-        int64_t c = 0;
-        for (; c + TILE_COLUMNS <= count; c += TILE_COLUMNS)
-            tile(w, bias, x + c * n, y + c * m->rows + row, n, m->rows, size, rows, TILE_COLUMNS);
-        for (; c < count; c++)
-            tile(w, bias, x + c * n, y + c * m->rows + row, n, m->rows, size, rows, 1);
+        for (int64_t c = 0, more = TILE_COLUMNS; c < count; c += more) {
+            const float *of_x = x + c * n;
+            float *of_y = y + c * m->rows + row;
+            if (c + more > count) more = 1;
+            if (size == INT8 && more == 1)
+                tile_int8(w, scales, bias, of_x, of_y, n, m->rows, rows, 1);
+            else if (size == INT8)
+                tile_int8(w, scales, bias, of_x, of_y, n, m->rows, rows, TILE_COLUMNS);
+            else if (more == 1)
+                tile(w, bias, of_x, of_y, n, m->rows, size, rows, 1);
+            else
+                tile(w, bias, of_x, of_y, n, m->rows, size, rows, TILE_COLUMNS);
+        }
     }
     return row;
 }
 
 /* y = x W^T + bias for the rows `row` to `end` of W; x (count, columns), y (count, rows). */
-static void product(const Matrix *m, int bfloat16, const float *x, float *y, int64_t count,
-                    int64_t row, int64_t end) {
-    if (bfloat16) {
-        row = tiles(m, x, y, count, row, end, 2, TILE_ROWS);
-        tiles(m, x, y, count, row, end, 2, 1);
+static void product(const Matrix *m, const float *x, float *y, int64_t count, int64_t row,
+                    int64_t end) {
+    if (m->bytes == INT8) {
+        row = tiles(m, x, y, count, row, end, INT8, TILE_ROWS);
+        tiles(m, x, y, count, row, end, INT8, 1);
+    } else if (m->bytes == BFLOAT16) {
+        row = tiles(m, x, y, count, row, end, BFLOAT16, TILE_ROWS);
+        tiles(m, x, y, count, row, end, BFLOAT16, 1);
     } else {
-        row = tiles(m, x, y, count, row, end, 4, TILE_ROWS);
-        tiles(m, x, y, count, row, end, 4, 1);
+        row = tiles(m, x, y, count, row, end, FLOAT32, TILE_ROWS);
+        tiles(m, x, y, count, row, end, FLOAT32, 1);
     }
 }

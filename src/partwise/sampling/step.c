@@ -37,7 +37,7 @@ enum { NO_FEEDFORWARD, RELU, GELU, GELU_TANH, RELU2, SWIGLU };
 
 typedef struct {
     int64_t layers, width, heads, kv_heads, head_size, inner, vocab, slots, texts;
-    int64_t bfloat16, norm, norm_first, norm_last, residual, parallel, activation, shortcut;
+    int64_t norm, norm_first, norm_last, residual, parallel, activation, shortcut;
     int64_t ring, window, ngram;   /* window 0: none; ngram 1: none */
     double eps, scale, soft_cap;   /* scale of the embeddings; soft_cap 0: none */
     const float *tokens;           /* (vocab, width) */
@@ -86,7 +86,7 @@ static int64_t share(int64_t rows, int64_t rank, int64_t threads) { return rows 
 
 /* y = x W^T + bias, for this thread's rows of W. */
 static void multiply(const Run *run, int64_t rank, const Matrix *m, const float *x, float *y) {
-    product(m, run->model->bfloat16, x, y, run->rows, share(m->rows, rank, run->threads),
+    product(m, x, y, run->rows, share(m->rows, rank, run->threads),
             share(m->rows, rank + 1, run->threads));
 }
 

@@ -185,9 +185,16 @@ def compile_step(
                     reason=first_line(error),
                 )
     elif check.works:
-        rows = config.batch_size // config.accumulation
-        notice = objective.compile(inputs[:rows], targets[:rows], config.label_smoothing)
+        notice = compile_objective(objective, config, inputs, targets)
     return Compiled(step, notice, clock() - start)
+
+
+def compile_objective(
+    objective: Objective, config: TrainConfig, inputs: Tensor, targets: Tensor
+) -> Notice | None:
+    """Compile the loss and its gradient for the parts of such a batch (B, T); see `Objective`."""
+    rows = len(inputs) // config.accumulation
+    return objective.compile(inputs[:rows], targets[:rows], config.label_smoothing)
 
 
 def attention_library(

@@ -52,6 +52,10 @@ class TrainConfig:
     order: Order = option(
         "random", "sequences start anywhere; epochs: none comes again before all have been read"
     )
+    short_context: int | None = option(
+        None, "tokens of each text in the first part of the run; none: the model's context"
+    )
+    short_share: float = option(0.8, "share of the steps that read texts of short_context")
     seed: int = option(1, "seed of the weights, the batches and the dropout")
 
     optimizer: Optimizer = option("adamw", "AdamW, or Muon for matrices with AdamW for the rest")
@@ -110,7 +114,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         check(self)
         at_least_one(self, "steps", "tokens", "patience", "batch_size", "accumulation", "threads")
-        at_least_one(self, "muon_steps")
+        at_least_one(self, "muon_steps", "short_context")
         at_least_one(self, "eval_every", "eval_tokens", "log_every")
         at_least_one(self, "checkpoint_every", "keep_checkpoints")
         above_zero(self, "epochs", "minutes", "target_loss", "lr", "muon_lr", "embedding_lr")
@@ -124,7 +128,8 @@ class TrainConfig:
                 value=self.threads,
                 most=MOST_THREADS,
             )
-        for name in ("min_lr_ratio", "decay_fraction", "weight_decay", "muon_weight_decay"):
+        shares = ("min_lr_ratio", "decay_fraction", "weight_decay", "muon_weight_decay")
+        for name in (*shares, "short_share"):
             value = getattr(self, name)
             if not 0 <= value <= 1:
                 raise ConfigError("{name}={value} must be from 0 to 1", name=name, value=value)

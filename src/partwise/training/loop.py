@@ -23,6 +23,7 @@ from partwise.training.checkpoint import has_checkpoints, load_latest, save
 from partwise.training.compiling import (
     attention_library,
     choose_compile,
+    compile_objective,
     compile_step,
     foretell,
 )
@@ -33,6 +34,7 @@ from partwise.training.events import Event, Reason, Said, Saved, Started, Steppe
 from partwise.training.failure import bad_weight, not_finite
 from partwise.training.objective import Objective, upload
 from partwise.training.optim import trained
+from partwise.training.pieces import cut, piece_length
 from partwise.training.plan import Pace, check_ends, check_parts, fitted, foreseen, shortened
 from partwise.training.precision import Precision
 from partwise.training.schedule import rate
@@ -126,8 +128,11 @@ def train(
         began -= progress.seconds
 
         # --- Compile, once and before anything depends on it --------------------------------------
-        inputs, targets = upload(data.train.batch(progress.step), device)
         limit = foreseen(config, data)
+        total = limit[0] if limit else progress.planned_total
+        context_length = data.train.context_length
+        length = piece_length(progress.step, total, config, context_length)
+        inputs, targets = cut(*upload(data.train.batch(progress.step), device), length)
         compiling, about_compiling = choose_compile(
             model,
             config,
@@ -164,7 +169,7 @@ def train(
         tokens_per_step = data.train.batch_size * data.train.context_length
         yield Started(
             step=progress.step,
-            total=limit[0] if limit else progress.planned_total,
+            total=total,
             parameters=sum(parameter.numel() for _, parameter in trained(model)),
             tokens_per_step=tokens_per_step,
             device=str(device),
@@ -213,7 +218,7 @@ def train(
                         model,
                         data.validation,
                         windows=data.windows,
-                        context_length=data.train.context_length,
+                        context_length=context_length,
                         batch_size=objective.evaluated_rows or rows,
                         limit=config.eval_tokens,
                         objective=objective,
@@ -280,7 +285,12 @@ def train(
             told_at += stepped_from - paused_at  # the speed that is told is that of steps
             total = limit[0] if limit else progress.planned_total
             logged = (progress.step + 1) % config.log_every == 0
-            inputs, targets = upload(next(batches), device)
+            before, length = length, piece_length(progress.step, total, config, context_length)
+            inputs, targets = cut(*upload(next(batches), device), length)
+            if length != before and objective.compiled:
+                about_compiling = compile_objective(objective, config, inputs, targets)
+                if about_compiling is not None:
+                    yield Said(about_compiling)
             seed_step(device, config.seed, progress.step)
             update = step(inputs, targets, rate(progress.step, total, config), measure=logged)
             if not update.applied:

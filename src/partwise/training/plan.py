@@ -7,6 +7,7 @@ from partwise.model.guarantees import excluded
 from partwise.training.config import TrainConfig
 from partwise.training.data import Data
 from partwise.training.events import Reason
+from partwise.training.pieces import check_short
 from partwise.training.schedule import warmup_steps
 
 
@@ -29,14 +30,22 @@ def check_ends(config: TrainConfig) -> None:
                 "epochs, tokens or minutes, or set schedule=constant",
                 schedule=config.schedule,
             )
+        if config.short_context is not None:
+            raise ConfigError(
+                "short_context={value} needs to know how long the training is; also give steps, "
+                "epochs, tokens or minutes",
+                value=config.short_context,
+            )
 
 
 def check_parts(config: TrainConfig, model: ModelConfig) -> None:
-    """Refuse to compute a batch in parts where those do not add up to the whole.
+    """Refuse parts that do not add up to the whole: of a batch, or of a text.
 
     Raises:
-        ConfigError: the model mixes the texts of a batch.
+        ConfigError: the model mixes the texts of a batch, or its context is no multiple of the
+            texts that are read first.
     """
+    check_short(config, model.context_length)
     reason = excluded("accumulation", model) if config.accumulation > 1 else None
     if reason is not None:
         raise ConfigError(

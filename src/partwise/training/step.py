@@ -62,7 +62,6 @@ def make_step(
         config: parts of a batch, label smoothing, clipping.
     """
     parameters = [parameter for _, parameter in trained(objective.model)]
-    rows = config.batch_size // config.accumulation
     scaler = objective.precision.scaler
     on_host = objective.device.type == "cpu"
 
@@ -70,6 +69,7 @@ def make_step(
         for parameter in parameters:
             parameter.grad = None
         parts = []
+        rows = len(inputs) // config.accumulation
         for part_inputs, part_targets in zip(
             torch.split(inputs, rows), torch.split(targets, rows), strict=True
         ):

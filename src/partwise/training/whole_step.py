@@ -365,6 +365,8 @@ def unsuited(objective: Objective, config: TrainConfig | None = None) -> Notice 
         return Notice(
             "not compiled: a small model gains by it with optimizer=adamw and accumulation=1 alone"
         )
+    if config is not None and config.short_context is not None:
+        return Notice("not compiled: a small model gains by it where all texts are equally long")
     if _watched(model):
         return Notice(
             "not compiled: a small model gains by it as a whole alone, and a hook is inside"

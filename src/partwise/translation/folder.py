@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from partwise.errors import RunError
+from partwise.errors import ConfigError, RunError
 from partwise.machine import git_state, pick_device
 from partwise.model.gpt import GPT
 from partwise.model.seq2seq import Seq2Seq
@@ -125,6 +125,7 @@ class Translation:
         root = Path(root)
         require_place(name, root)
         check_ends(train)
+        _check_whole(train)
         pick_device(train.device)
         prepared = prepared or prepare_pairs(pairs, data, longest=longest(model))
         model = with_vocabulary(model, prepared.tokenizer.vocab_size)
@@ -212,6 +213,7 @@ class Translation:
             )
             if settings is not None and settings != self.record.train:
                 check_ends(settings)
+                _check_whole(settings)
                 pick_device(settings.device)
                 self.record = dataclasses.replace(self.record, train=settings)
                 write_translation(self.path, self.record)
@@ -387,3 +389,12 @@ class Translation:
     def _settle(self, chosen: Resolved) -> None:
         self.record = dataclasses.replace(self.record, resolved=chosen)
         write_translation(self.path, self.record)
+
+
+def _check_whole(train: TrainConfig) -> None:
+    """Refuse to cut texts."""
+    if train.short_context is not None:
+        raise ConfigError(
+            "short_context={value} would cut texts, and pairs are read whole; leave it out",
+            value=train.short_context,
+        )
