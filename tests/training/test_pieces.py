@@ -25,13 +25,15 @@ from training.doubles import CONFIG, CONTEXT, MODEL, data, equal, new_model, of,
 SHORT = replace(CONFIG, short_context=2, short_share=0.5)
 
 
-def shapes_read(config: TrainConfig, **changes: Any) -> list[tuple[int, ...]]:
-    """The shape of every batch that the model trains on."""
+def shapes_read(
+    config: TrainConfig, *, training: bool = True, **changes: Any
+) -> list[tuple[int, ...]]:
+    """The shape of every batch that the model trains on, or is judged by."""
     model = new_model()
     seen: list[tuple[int, ...]] = []
 
     def look(part: nn.Module, given: tuple[Tensor, ...]) -> None:
-        if part.training:
+        if part.training is training:
             seen.append(tuple(given[0].shape))
 
     model.register_forward_pre_hook(look)
@@ -66,10 +68,22 @@ def test_the_model_reads_pieces_and_then_whole_texts() -> None:
     assert shapes_read(SHORT, accumulation=2) == [(8, 2)] * 12 + [(2, 8)] * 12
 
 
-def test_tokens_and_evaluations_are_of_whole_texts() -> None:
+def test_tokens_are_those_of_whole_texts() -> None:
     _, events = run(SHORT)
     assert of(Finished, events)[0].tokens == 12 * CONFIG.batch_size * CONTEXT
     assert of(Started, events)[0].tokens_per_step == CONFIG.batch_size * CONTEXT
+
+
+def test_evaluations_are_in_windows_of_what_is_read_and_whole_at_the_end() -> None:
+    # 75 tokens of which 74 are foretold; evaluations after 4, 8 and 12 steps.
+    short = [(16, 2), (16, 2), (5, 2)]
+    whole = [(4, 8), (4, 8), (1, 8), (1, 2)]
+    assert shapes_read(SHORT, training=False) == short + whole + whole
+    always = replace(SHORT, short_share=1.0)
+    assert shapes_read(always, training=False) == short + short + whole
+    _, events = run(SHORT)
+    said = [str(each.notice) for each in of(Said, events)]
+    assert sum("texts of 8 tokens from here on" in line for line in said) == 1
 
 
 def test_parts_of_a_batch_of_pieces_add_up_to_the_whole() -> None:

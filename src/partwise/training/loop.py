@@ -34,7 +34,7 @@ from partwise.training.events import Event, Reason, Said, Saved, Started, Steppe
 from partwise.training.failure import bad_weight, not_finite
 from partwise.training.objective import Objective, upload
 from partwise.training.optim import trained
-from partwise.training.pieces import cut, piece_length
+from partwise.training.pieces import change, cut, piece_length
 from partwise.training.plan import Pace, check_ends, check_parts, fitted, foreseen, shortened
 from partwise.training.precision import Precision
 from partwise.training.schedule import rate
@@ -213,13 +213,17 @@ def train(
             due = progress.step % config.eval_every == 0 or reason not in (None, "interrupted")
             evaluating = due and progress.step != progress.evaluated_at
             if evaluating:
+                # In windows as long as what is read now; in whole ones at the end.
+                judged = context_length
+                if reason is None:
+                    judged = piece_length(progress.step, total, config, context_length) or judged
                 with state.average.in_place() if state.average else nullcontext():
                     val_loss = evaluate(
                         model,
                         data.validation,
                         windows=data.windows,
-                        context_length=context_length,
-                        batch_size=objective.evaluated_rows or rows,
+                        context_length=judged,
+                        batch_size=objective.evaluated_rows or rows * context_length // judged,
                         limit=config.eval_tokens,
                         objective=objective,
                         stop=stop,
@@ -287,10 +291,12 @@ def train(
             logged = (progress.step + 1) % config.log_every == 0
             before, length = length, piece_length(progress.step, total, config, context_length)
             inputs, targets = cut(*upload(next(batches), device), length)
-            if length != before and objective.compiled:
-                about_compiling = compile_objective(objective, config, inputs, targets)
-                if about_compiling is not None:
-                    yield Said(about_compiling)
+            if length != before:
+                yield Said(change(length, context_length))
+                if objective.compiled:
+                    about_compiling = compile_objective(objective, config, inputs, targets)
+                    if about_compiling is not None:
+                        yield Said(about_compiling)
             seed_step(device, config.seed, progress.step)
             update = step(inputs, targets, rate(progress.step, total, config), measure=logged)
             if not update.applied:

@@ -4,7 +4,8 @@ What a model learns first lies within few tokens, and attention over few costs l
 of long texts it then learns soon, where positions are relative to each other (rotary, ALiBi); a
 table of learned positions knows nothing of the later ones before.
 
-A text is cut, not drawn anew: batch, order and readings of the text stay what they are.
+A text is cut, not drawn anew: batch, order and readings of the text stay what they are. While
+pieces are read, evaluations are in windows of their length: of longer ones the model knows nothing.
 
 Source: Press, Smith, Lewis, "Shortformer: Better Language Modeling Using Shorter Inputs", 2021,
 section 3; Li, Zhang, He, "The Stability-Efficiency Dilemma: Investigating Sequence Length Warmup
@@ -14,6 +15,7 @@ for Training GPT Models", 2022.
 from torch import Tensor
 
 from partwise.errors import ConfigError
+from partwise.messages import Notice
 from partwise.training.config import TrainConfig
 
 
@@ -42,6 +44,14 @@ def cut(inputs: Tensor, targets: Tensor, length: int | None) -> tuple[Tensor, Te
     if length is None:
         return inputs, targets
     return inputs.reshape(-1, length), targets.reshape(-1, length)
+
+
+def change(length: int | None, context_length: int) -> Notice:
+    """What to say where texts get another length."""
+    return Notice(
+        "texts of {tokens:,} tokens from here on, in evaluations too (short_context)",
+        tokens=length or context_length,
+    )
 
 
 def check_short(config: TrainConfig, context_length: int) -> None:
