@@ -22,7 +22,7 @@ from partwise.budget.choices import (
     rate_for,
     start,
 )
-from partwise.budget.recipes import RECIPES, recipe
+from partwise.budget.recipes import RECIPES, Recipe, recipe
 from partwise.errors import ConfigError
 from partwise.model.config import ModelConfig
 from partwise.model.presets import preset, preset_names
@@ -179,16 +179,26 @@ def test_the_machines_part_is_said_where_it_was_left_open() -> None:
 def test_a_recipe_of_short_texts_first_reads_as_many_in_another_context(
     context: int, batch_size: int, short: int | None
 ) -> None:
-    fast = recipe("fast").train
-    assert (fast.batch_size, fast.short_context) == (2, 128)
-    train = fit_texts(fast, set(), 512, context)
+    fast = recipe("fast")
+    assert (fast.train.batch_size, fast.train.short_context) == (2, 128)
+    train, notices = fit_texts(fast.train, fast, set(), context)
     assert (train.batch_size, train.short_context) == (batch_size, short)
-    check_parts(train, replace(recipe("fast").model, context_length=context))
+    check_parts(train, replace(fast.model, context_length=context))
+    assert [f"{batch_size} texts a step" in str(each) for each in notices] == [True] * (
+        context != 512
+    )
 
 
 def test_what_was_said_of_a_batch_stands() -> None:
-    fast = replace(recipe("fast").train, accumulation=2)
-    assert fit_texts(fast, {"batch_size"}, 512, 256).batch_size == 2
-    assert fit_texts(fast, set(), 512, 200).batch_size == 6
-    assert fit_texts(fast, {"short_context"}, 512, 64).short_context == 128
-    assert fit_texts(TrainConfig(), set(), 512, 64) == TrainConfig()
+    fast = recipe("fast")
+
+    def fitted(said: set[str], context: int, begin: Recipe = fast, **changes: Any) -> TrainConfig:
+        return fit_texts(replace(begin.train, **changes), begin, said, context)[0]
+
+    assert fitted({"batch_size"}, 256).batch_size == 2
+    assert fitted(set(), 200, accumulation=2).batch_size == 6
+    assert fitted({"short_context"}, 64, short_context=32).short_context == 32
+    # A recipe of whole texts stays as it is, whatever else was said.
+    small = recipe("small")
+    changed = {"short_context": 32}
+    assert fitted({"short_context"}, 64, small, **changed) == replace(small.train, **changed)

@@ -14,6 +14,7 @@ from partwise.budget.finetuning import (
     choose_further,
     start_from,
 )
+from partwise.budget.recipes import recipe
 from partwise.model.config import ModelConfig
 from partwise.model.lora_config import LoraConfig
 from partwise.model.presets import preset
@@ -126,3 +127,10 @@ def test_a_long_context_is_shortened_and_said() -> None:
     assert "1024 tokens of the model's 8,192" in said(found)
     assert found.train.batch_size == 4
     assert "costs less memory" not in said(chosen())
+
+
+def test_texts_are_whole_from_the_first_step_unless_that_is_said() -> None:
+    """What short texts teach, a trained model knows."""
+    fast = recipe("fast")
+    begin = start_from(replace(fast.model, context_length=1200), fast.train)
+    assert fast.train.short_context and begin.train.short_context is None

@@ -7,7 +7,7 @@ import torch
 
 from partwise.errors import ConfigError
 from partwise.ladder.rungs import rung, rungs
-from partwise.ladder.variants import PARTS, choose, effective, variants
+from partwise.ladder.variants import PARTS, choose, effective, effective_training, variants
 from partwise.model.gpt import GPT
 
 
@@ -211,6 +211,24 @@ def test_what_differs_in_its_machine_alone_is_trained() -> None:
     """`--swap compile=off` prices the compiler in the climb itself."""
     choice = choose([rung(5)], variants(swap=["compile=off"]))
     assert len(choice.pairs) == 1
+
+
+@pytest.mark.parametrize(
+    ("swap", "differs"),
+    [
+        ("short_context=4", True),
+        ("short_context=8", False),
+        ("short_context=16", False),
+        ("short_share=0.5", False),
+        ("short_context=4,short_share=0", False),
+    ],
+)
+def test_short_texts_first_are_trained_where_there_are_any(swap: str, differs: bool) -> None:
+    here = rung(5)
+    assert here.model.context_length == 8
+    (variant,) = variants(swap=swap.split(","))
+    model, train = variant.applied(here)
+    assert (effective_training(train, model) != effective_training(here.train, model)) is differs
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -403,7 +403,7 @@ def test_weights_that_are_not_numbers_are_said_so() -> None:
 
 def test_half_precision_is_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the compiled step, which rounds matrices alone, does not serve."""
-    monkeypatch.setattr(generating, "native_step", lambda *_: (None, None))
+    monkeypatch.setattr(generating, "step_library", lambda *_: (None, None))
     model = small().float()
     text = complete(model, LETTERS, "a", SampleConfig(chars=30, dtype="bfloat16"))[0]
     assert len(text) == 30

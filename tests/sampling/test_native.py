@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from partwise.model.config import ModelConfig
 from partwise.model.gpt import GPT
 from partwise.sampling import generate as generating
 from partwise.sampling.choose import choose
-from partwise.sampling.config import SampleConfig
+from partwise.sampling.config import SampleConfig, SampleDtype
 from partwise.sampling.generate import complete, generate
 from partwise.sampling.native import _KNOWN, STEP, Held, NativeStep, Pace, Way, in_bytes, is_plain
 from partwise.text.char import CharTokenizer
@@ -34,7 +35,7 @@ def compiled() -> Iterator[Path]:
 
 @pytest.fixture
 def none_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generating, "native_step", lambda *_: (None, None))
+    monkeypatch.setattr(generating, "step_library", lambda *_: (None, None))
 
 
 def made(config: ModelConfig) -> tuple[GPT, CharTokenizer]:
@@ -67,7 +68,7 @@ def test_the_same_tokens_in_float32(
     monkeypatch.setattr(NativeStep, "__call__", counted)
     texts = [complete(model, tokenizer, "abca", way) for way in WAYS]
     assert bool(calls) is config.causal
-    monkeypatch.setattr(generating, "native_step", lambda *_: (None, None))
+    monkeypatch.setattr(generating, "step_library", lambda *_: (None, None))
     assert texts == [complete(model, tokenizer, "abca", way) for way in WAYS]
 
 
@@ -216,6 +217,51 @@ def test_where_int8_does_not_serve_the_weights_stay_and_that_is_said() -> None:
     said = list(generate(model, tokenizer, "ab", asked))
     assert ["int8" in str(piece.notice) for piece in said if piece.notice] == [True]
     assert complete(model, tokenizer, "ab", asked) == complete(model, tokenizer, "ab", plain)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("dtype", "held"),
+    [("float32", "float32"), ("bfloat16", None), ("int8", None), ("auto", None)],
+)
+def test_a_model_in_bfloat16_is_said_from_its_copy_in_float32_where_that_is_asked(
+    monkeypatch: pytest.MonkeyPatch, compiled: Path, dtype: SampleDtype, held: Held | None
+) -> None:
+    model, tokenizer = made(CONFIGURATIONS[0])
+    took, caches = [], []
+    place, new_cache = NativeStep._matrix, GPT.new_cache
+
+    def noted(self: NativeStep, part: nn.Linear | None) -> object:
+        took.append(self._held)
+        return place(self, part)
+
+    def counted(self: GPT, *given: Any) -> Any:
+        caches.append(1)
+        return new_cache(self, *given)
+
+    monkeypatch.setattr(NativeStep, "_matrix", noted)
+    monkeypatch.setattr(GPT, "new_cache", counted)
+    assert complete(model.bfloat16(), tokenizer, "ab", SampleConfig(chars=9, dtype=dtype))[0]
+    assert set(took) == ({held} if held else set())
+    assert len(caches) == 1
+
+
+@needs_compiler
+def test_a_call_takes_no_longer_than_one_waits_gladly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether or not the calls before were short because they tried a way."""
+    model, tokenizer = made(replace(CONFIGURATIONS[0], context_length=500))
+    now, sizes = [0.0], []
+    say = NativeStep.__call__
+
+    def slow(self: NativeStep, new: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
+        now[0] += 0.003 * len(uniforms)
+        sizes.append(len(uniforms))
+        return say(self, new, uniforms)
+
+    monkeypatch.setattr(NativeStep, "__call__", slow)
+    monkeypatch.setattr(generating.time, "perf_counter", lambda: now[0])
+    complete(model, tokenizer, "ab", SampleConfig(tokens=400, dtype="int8"))
+    assert max(sizes) == 32 and sizes[:3] == [4, 8, 16]
 
 
 @needs_compiler

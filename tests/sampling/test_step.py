@@ -78,7 +78,7 @@ def texts(model: GPT, config: SampleConfig, monkeypatch: pytest.MonkeyPatch) -> 
     tokenizer = CharTokenizer(LETTERS)
     found = [complete(model, tokenizer, "abca", config)]
     with monkeypatch.context() as patched:
-        patched.setattr(generating, "native_step", lambda *_: (None, None))
+        patched.setattr(generating, "step_library", lambda *_: (None, None))
         found.append(complete(model, tokenizer, "abca", config))
     return found
 

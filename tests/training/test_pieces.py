@@ -13,13 +13,14 @@ from partwise.machine import CompileCheck
 from partwise.messages import Notice
 from partwise.training import compiling
 from partwise.training.config import TrainConfig
-from partwise.training.events import Finished, Said, Started
+from partwise.training.events import Finished, Said, Started, Stepped
 from partwise.training.loop import train
 from partwise.training.objective import Objective
 from partwise.training.pieces import cut, fitting, piece_length
 from partwise.training.plan import check_parts
+from partwise.training.progress import Progress
 from partwise.training.whole_step import unsuited
-from training.doubles import CONFIG, CONTEXT, MODEL, data, equal, new_model, of, run
+from training.doubles import CONFIG, CONTEXT, MODEL, Clock, data, equal, new_model, of, run
 
 # Pieces of 2 tokens in the first half of 12 steps.
 SHORT = replace(CONFIG, short_context=2, short_share=0.5)
@@ -81,9 +82,52 @@ def test_evaluations_are_in_windows_of_what_is_read_and_whole_at_the_end() -> No
     assert shapes_read(SHORT, training=False) == short + whole + whole
     always = replace(SHORT, short_share=1.0)
     assert shapes_read(always, training=False) == short + short + whole
-    _, events = run(SHORT)
-    said = [str(each.notice) for each in of(Said, events)]
-    assert sum("texts of 8 tokens from here on" in line for line in said) == 1
+
+
+def test_that_texts_are_short_first_is_said() -> None:
+    def said(config: TrainConfig, position: Any = "rotary") -> list[str]:
+        _, events = run(config, model=new_model(replace(MODEL, position=position)))
+        return [str(each.notice) for each in of(Said, events) if "texts of" in str(each.notice)]
+
+    (line,) = said(SHORT)
+    assert line.startswith("texts of 2 tokens in the first 50% of the steps")
+    assert "then of 8" in line
+    (line,) = said(SHORT, "learned")
+    assert "positions from there to 8" in line
+    assert not said(CONFIG) and not said(replace(SHORT, short_context=8))
+    assert not said(replace(SHORT, short_share=0.0))
+
+
+def test_no_run_goes_back_to_pieces() -> None:
+    progress = Progress(step=5)
+    assert progress.pieces(12, SHORT, CONTEXT) == 2
+    progress.step = 6
+    assert progress.pieces(12, SHORT, CONTEXT) is None and progress.whole_from == 6
+    # The plan for the minutes grows.
+    assert progress.pieces(100, SHORT, CONTEXT) is None
+
+
+def test_minutes_are_kept_where_whole_texts_take_longer() -> None:
+    """A plan that was made while texts were short is made again once they are not."""
+    config = replace(SHORT, steps=None, minutes=10.0, short_share=0.8, eval_every=10**9)
+    clock = Clock()
+    text = data(config)
+    shapes = []
+    model = new_model()
+
+    def look(part: nn.Module, given: tuple[Tensor, ...]) -> None:
+        if part.training:
+            shapes.append(given[0].shape[1])
+            clock.now += 6.0 if given[0].shape[1] == CONTEXT else 2.0
+
+    model.register_forward_pre_hook(look)
+    events = list(train(model, text, config, clock=clock))
+    (finished,) = of(Finished, events)
+    assert finished.reason == "minutes" and 590 <= clock.now - 1000 <= 610
+    # The last step was planned to be the last, so that its rate was the lowest.
+    last = of(Stepped, events)[-1]
+    assert last.total is not None and finished.step == last.total
+    assert shapes == sorted(shapes) and shapes[-10:] == [CONTEXT] * 10
 
 
 def test_parts_of_a_batch_of_pieces_add_up_to_the_whole() -> None:
@@ -143,16 +187,23 @@ def test_each_length_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     run(SHORT)
     assert not compiled
     run(SHORT, compile="on")
+    # Both before the first step.
     assert compiled == [(16, 2), (4, 8)]
+    _, events = run(replace(SHORT, compile="on"))
+    assert of(Started, events)[0].compiled
 
     def fails(function: Any, **_: Any) -> Any:
-        if len(compiled) == 4:
-            raise RuntimeError("no room")
-        return function
+        def call(inputs: Tensor, *rest: Any) -> Any:
+            if inputs.shape == (4, 8):
+                raise RuntimeError("no room")
+            return function(inputs, *rest)
+
+        return call
 
     monkeypatch.setattr(torch, "compile", fails)
     _, events = run(SHORT, compile="on")
     assert "no room" in [said.notice.values.get("reason") for said in of(Said, events)]
+    assert not of(Started, events)[0].compiled
     assert of(Finished, events)
 
 
@@ -161,6 +212,13 @@ def test_a_step_of_two_lengths_is_not_one_function() -> None:
     assert unsuited(objective, CONFIG) is None
     reason = unsuited(objective, SHORT)
     assert reason is not None and "equally long" in str(reason)
+
+
+def test_texts_of_the_data_are_what_is_cut() -> None:
+    """Whatever the model could read."""
+    model = new_model(replace(MODEL, context_length=16))
+    with pytest.raises(ConfigError, match="context_length=8 is no multiple of short_context=3"):
+        list(train(model, data(), replace(CONFIG, short_context=3)))
 
 
 @pytest.mark.parametrize(("short", "fits"), [(3, 2), (5, 4), (7, 4)])

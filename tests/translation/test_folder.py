@@ -6,12 +6,13 @@ import itertools
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from partwise.errors import RunError, SamplingError
+from partwise.errors import ConfigError, RunError, SamplingError
 from partwise.model.gpt import GPT
 from partwise.model.seq2seq import Seq2Seq
 from partwise.model.seq2seq_config import Seq2SeqConfig
@@ -305,3 +306,15 @@ def test_reversing_is_learned_in_seconds(tmp_path: Path) -> None:
     run = Translation.create(tmp_path, "x", str(file), model, train, data)
     list(run.train())
     assert run.score()[0].exact >= 0.9
+
+
+def test_pairs_are_never_cut(tmp_path: Path) -> None:
+    """Neither where it is said nor where the record was changed by hand."""
+    short = replace(TRAIN, short_context=4)
+    with pytest.raises(ConfigError, match="short_context=4 would cut texts"):
+        Translation.create(tmp_path, "no", "reverse", MODEL, short, DATA)
+    assert not (tmp_path / "no").exists()
+    run = create(tmp_path)
+    write_translation(run.path, replace(run.record, train=short))
+    with pytest.raises(ConfigError, match="would cut texts"):
+        list(Translation.open(run.path).train())

@@ -93,7 +93,7 @@ def fit_to_text(
     if "context_length" in said or longest < 1 or model.context_length <= longest:
         return model, []
     context = 1 << (longest.bit_length() - 1)
-    fitting = replace(model, context_length=context)
+    shorter = replace(model, context_length=context)
     notice = Notice(
         "context of {context} tokens instead of {before}: the text's shorter part has "
         "{tokens} tokens",
@@ -101,7 +101,7 @@ def fit_to_text(
         before=model.context_length,
         tokens=longest + 1,
     )
-    return fitting, [notice]
+    return shorter, [notice]
 
 
 def fit_training(
@@ -157,20 +157,22 @@ def fit_training(
     return train, notices
 
 
-def fit_texts(train: TrainConfig, said: Set[str], before: int, context: int) -> TrainConfig:
-    """A training of short texts first in another context: a step reads as many of them as before,
-    and they fill it.
+def fit_texts(
+    train: TrainConfig, begin: Recipe, said: Set[str], context: int
+) -> tuple[TrainConfig, list[Notice]]:
+    """A recipe of short texts first in another context: a step reads as many of them, and they
+    fill it.
 
     Args:
-        train: the training.
-        said: its fields that the user named; a length that was named is left for the training's
-            own check to refuse.
-        before: tokens of a whole text, for which the training was made.
+        train: the recipe's training with everything said laid over it.
+        begin: the recipe.
+        said: fields of the training that the user named; a length that was named is left for the
+            training's own check to refuse.
         context: tokens of a whole text.
     """
-    short = train.short_context
+    short, before = begin.train.short_context, begin.model.context_length
     if short is None or context == before:
-        return train
+        return train, []
     if "batch_size" not in said:
         tokens = train.batch_size * before
         # A context that is shorter still is read in as many texts, not in as many tokens.
@@ -180,7 +182,12 @@ def fit_texts(train: TrainConfig, said: Set[str], before: int, context: int) -> 
         fits = fitting(min(short, context), context)
         # Where only much shorter ones would fill it, there are none.
         train = replace(train, short_context=fits if short < 2 * fits < 2 * context else None)
-    return train
+    texts = Notice(
+        "{batch_size} texts a step, to suit a context of {context} tokens",
+        batch_size=train.batch_size,
+        context=context,
+    )
+    return train, [texts]
 
 
 def choose(
@@ -213,13 +220,14 @@ def choose(
     resized = {"n_layers", "d_model", "d_ff"} & said_of_model
     if resized and "lr" not in said_of_training:
         train = replace(train, lr=rate_for(model))
-    train = fit_texts(train, said_of_training, begin.model.context_length, model.context_length)
+    train, about_texts = fit_texts(train, begin, said_of_training, model.context_length)
     train, about_training = fit_training(
         train, said_of_training, model.context_length, train_tokens, validation_tokens
     )
     usual = replace(begin.model, vocab_size=model.vocab_size, context_length=model.context_length)
     about_model = [_about_model(model, name, changed=model != usual, fine_tuned=fine_tuned)]
-    return Chosen(model, train, (*about_model, *about_context, *about_training))
+    notices = (*about_model, *about_context, *about_texts, *about_training)
+    return Chosen(model, train, notices)
 
 
 def _about_model(model: ModelConfig, name: str, *, changed: bool, fine_tuned: bool) -> Notice:

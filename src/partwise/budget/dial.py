@@ -82,7 +82,7 @@ class Wanted:
     train: Mapping[str, Any]
 
     def over(self, begin: Recipe, facts: Facts) -> Recipe:
-        """A recipe with all that laid over it, and a context that the text can fill."""
+        """A recipe with all that laid over it, and texts that the text can fill."""
         model = build(ModelConfig, {**self.model, "vocab_size": facts.vocab_size}, begin.model)
         alone, _ = fit_to_text(
             replace(model, ngram=1), self.model.keys(), facts.train_tokens, facts.validation_tokens
@@ -91,8 +91,7 @@ class Wanted:
         if "ngram" not in self.model:
             ngram = min(ngram, alone.context_length)
         train = build(TrainConfig, self.train, begin.train)
-        before = begin.model.context_length
-        train = fit_texts(train, self.train.keys(), before, alone.context_length)
+        train, _ = fit_texts(train, begin, self.train.keys(), alone.context_length)
         return Recipe(replace(alone, ngram=ngram), train)
 
     @property

@@ -67,6 +67,7 @@ def start_from(
         tokens=None,
         minutes=None,
         target_loss=None,
+        short_context=None,  # what short texts teach, the model knows
         lr=_short(share * first.lr),
         muon_lr=_short(share * first.muon_lr),
     )

@@ -15,7 +15,7 @@ from partwise.text.batches import windows
 from partwise.training.data import Batch, Data
 from partwise.training.events import Stepped
 from partwise.training.loop import train
-from partwise.training.pieces import piece_length
+from partwise.training.pieces import reads_short
 
 # Steps that are taken, the first of which do not count.
 TRIED, UNCOUNTED = 5, 2
@@ -30,21 +30,17 @@ def speed_of(begin: Recipe, clock: Callable[[], float] = time.perf_counter) -> f
         begin: the model, with its vocabulary, and its training.
         clock: seconds; those of the process where others use the machine.
     """
-    shares = {0.0: 1.0}
-    if piece_length(0, None, begin.train, begin.model.context_length) is not None:
-        shares = {0.0: 1 - begin.train.short_share, 1.0: begin.train.short_share}
     random_state = torch.get_rng_state()
-    seconds = sum(
-        share * _step_seconds(begin, short_share, clock)
-        for short_share, share in shares.items()
-        if share
-    )
+    seconds = _step_seconds(begin, 0.0, clock)
+    if reads_short(begin.train, begin.model.context_length):
+        share = begin.train.short_share
+        seconds = (1 - share) * seconds + share * _step_seconds(begin, 1.0, clock)
     torch.set_rng_state(random_state)
     return begin.train.batch_size * begin.model.context_length / max(seconds, 1e-9)
 
 
 def _step_seconds(begin: Recipe, short_share: float, clock: Callable[[], float]) -> float:
-    """What the fastest of some steps takes, all of one length."""
+    """What the fastest of some steps takes; `short_share` 0: of whole texts, 1: of short ones."""
     text = RandomText(begin.model, begin.train.batch_size)
     data = Data(text, np.zeros(2, np.int64), windows, 1 << 30)
     config = replace(

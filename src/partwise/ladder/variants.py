@@ -16,6 +16,7 @@ from partwise.messages import Notice
 from partwise.model.config import ModelConfig
 from partwise.settings import offer, options, parse
 from partwise.training.config import RECORD_FIELDS, TrainConfig
+from partwise.training.pieces import reads_short
 from partwise.training.plan import check_parts
 
 # Part -> the fields that take it out. Two words may mean the same part.
@@ -168,6 +169,8 @@ def effective_training(train: TrainConfig, model: ModelConfig) -> TrainConfig:
         unused.append("decay_fraction")
     if train.weight_decay == 0:
         unused.append("decay_all")
+    if not reads_short(train, model.context_length):
+        unused += ["short_context", "short_share"]
     if model.tie_embeddings or train.head_lr == train.lr:
         unused.append("head_lr")
     if train.embedding_lr == train.lr:

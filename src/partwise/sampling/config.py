@@ -50,7 +50,11 @@ class SampleConfig:
         "refuse", "characters of the prompt that the model never saw: refuse them, or skip them"
     )
     cache: bool = option(True, "keep keys and values instead of computing them anew")
-    dtype: SampleDtype = option("auto", "numbers that weights are held in; auto: as trained")
+    dtype: SampleDtype = option(
+        "auto",
+        "numbers that weights are held in; auto: as trained, or on a CPU bfloat16 for a long text; "
+        "int8: on a CPU alone",
+    )
 
     def __post_init__(self) -> None:
         check(self)

@@ -8,20 +8,20 @@ import copy
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from partwise.errors import CompilerError, SamplingError
 from partwise.messages import Notice
-from partwise.model.cache import KVCache
 from partwise.model.gpt import GPT
 from partwise.model.guarantees import excluded
 from partwise.model.trace import evaluating
 from partwise.sampling.choose import choose, likeliest, penalise
 from partwise.sampling.config import SampleConfig, SampleDtype
 from partwise.sampling.draws import Draws
-from partwise.sampling.native import STEP, Held, NativeStep, is_plain
+from partwise.sampling.native import STEP, Held, NativeStep, is_plain, loaded
 from partwise.sampling.prompt import Prompt, end_of_text, read_prompt
 from partwise.sampling.reader import Reader
 from partwise.sampling.stops import StopScanner
@@ -114,15 +114,21 @@ def _pieces(
     voices = [Voice(tokenizer, prompt, config) for _ in range(config.count)]
     if last == 0:
         return
+    caching = config.cache and no_cache is None
+    # The compiled step itself rounds what it reads.
+    exact = held_in(model, config.dtype) if config.dtype == "float32" else model
+    library, about = step_library(exact, config, caching)
+    model = exact if library is not None else held_in(model, config.dtype)
+    if about is not None:
+        yield Piece(0, "", about)
     with evaluating(model):
         chooser = Chooser(config, prompt, tokenizer.vocab_size, _device(model))
-        caching = config.cache and no_cache is None
         reader = Reader(model, config.count, caching)
-        native, about = native_step(model, reader.cache, config, chooser)
-        if about is not None:
-            yield Piece(0, "", about)
-        if native is None and config.dtype != "auto":
-            reader = Reader(held_in(model, config.dtype), config.count, caching)
+        native = None
+        if library is not None and reader.cache is not None:
+            choices = (chooser.choices, chooser.seen)
+            held = held_by_step(config)
+            native = NativeStep(library, model, reader.cache, config, *choices, held=held)
         first = torch.tensor([prompt.ids] * config.count, device=_device(model))  # (B, T)
         for step, tokens in enumerate(_said(reader, chooser, native, first), start=1):
             if min(tokens) < 0:
@@ -163,7 +169,7 @@ def _said(
             # What the texts end with is read by the next call.
             reader.follow(torch.cat((new, said[:-1].T), dim=1))
             new = said[-1:].T
-            if time.perf_counter() - began < BLOCK_SECONDS:
+            if steps == size and time.perf_counter() - began < BLOCK_SECONDS:
                 size = min(2 * size, LARGEST_BLOCK)
             yield from said.tolist()
 
@@ -261,59 +267,75 @@ class Chooser:
         return new
 
 
-def native_step(
-    model: GPT, cache: KVCache | None, config: SampleConfig, chooser: Chooser
-) -> tuple[NativeStep | None, Notice | None]:
+def step_library(
+    model: GPT, config: SampleConfig, caching: bool
+) -> tuple[Path | None, Notice | None]:
     """The compiled step where it serves, and in one line what is worth saying of it.
 
-    It serves a model of this package's own parts, in float32 on the CPU and with a cache. A long
-    text is said from matrices in bfloat16, unless `dtype` says otherwise: half the memory to read
-    for each token. What is read at once, such as the prompt, is read in float32.
+    It serves a model of this package's own parts, in float32 on the CPU and with a cache.
 
     Args:
         model: the model.
-        cache: of the texts; none: they are read without one.
         config: how tokens are drawn.
-        chooser: whose choices the step makes.
+        caching: keys and values are kept.
     """
-    usual = ("cpu", torch.float32)
-    numbers = (*model.parameters(), *model.buffers())
-    plain = all((each.device.type, each.dtype) == usual for each in numbers) and is_plain(model)
-    if cache is None or not plain or config.count > MOST_TEXTS:
-        return None, _without_int8(config)
-    limits = [limit for limit in (config.tokens, config.char_limit) if limit is not None]
-    long = min(limits) >= LONG
+    reason = _unserved(model, config, caching)
     asked = config.dtype in ("bfloat16", "int8")
-    if not (long or asked) and STEP.kept() is None:
+    if reason is None and not (asked or is_long(config)) and STEP.kept() is None:
         # The compiler takes longer than it would win.
         return None, None
-    held: Held = "bfloat16" if long else "float32"
-    if config.dtype != "auto":
-        held = config.dtype
-    choices = (chooser.choices, chooser.seen)
-    try:
-        step = NativeStep(STEP.library(), model, cache, config, *choices, held=held)
-    except (CompilerError, OSError) as error:
-        # A file system may forbid that programs are loaded from it.
-        notice = Notice(
-            "sampling operation by operation, several times slower: {reason}", reason=str(error)
+    said: Notice | str | None = reason
+    if reason is None:
+        try:
+            return loaded(STEP.library()), _about(config)
+        except (CompilerError, OSError) as error:
+            # A file system may forbid that programs are loaded from it.
+            said = str(error)
+    if config.dtype == "int8":
+        return None, Notice("the weights stay as they are, not in int8: {reason}", reason=said)
+    if reason is None and (asked or is_long(config)):
+        return None, Notice(
+            "sampling operation by operation, several times slower: {reason}", reason=said
         )
-        return None, _without_int8(config) or (notice if long or asked else None)
-    if held == "float32" or asked:
-        return step, None
-    return step, Notice(
-        "matrices in bfloat16: a long text is read from half the memory (--dtype float32)"
-    )
+    return None, None
 
 
-def _without_int8(config: SampleConfig) -> Notice | None:
-    if config.dtype != "int8":
-        return None
-    return Notice(
-        "the weights stay as they are: int8 is for up to {most} samples of a float32 model on a "
-        "CPU, with a cache and a C compiler",
-        most=MOST_TEXTS,
-    )
+def _unserved(model: GPT, config: SampleConfig, caching: bool) -> Notice | None:
+    """Why no compiled step can say this model's tokens, if none can."""
+    if not caching:
+        return Notice("that is for sampling with a cache")
+    if config.count > MOST_TEXTS:
+        return Notice("that is for up to {most} samples", most=MOST_TEXTS)
+    numbers = (*model.parameters(), *model.buffers())
+    usual = ("cpu", torch.float32)
+    if not all((each.device.type, each.dtype) == usual for each in numbers):
+        return Notice("that is for a model in float32 on a CPU")
+    return None if is_plain(model) else Notice("that is for a model of the usual parts alone")
+
+
+def is_long(config: SampleConfig) -> bool:
+    """Whether so much is asked for that the compiler's time, and rounding matrices, pay."""
+    limits = [limit for limit in (config.tokens, config.char_limit) if limit is not None]
+    return min(limits) >= LONG
+
+
+def held_by_step(config: SampleConfig) -> Held:
+    """What the compiled step holds matrices in.
+
+    A long text is said from bfloat16, unless `dtype` says otherwise: half the memory to read for
+    each token. What is read at once, such as the prompt, is read in float32.
+    """
+    if config.dtype != "auto":
+        return config.dtype
+    return "bfloat16" if is_long(config) else "float32"
+
+
+def _about(config: SampleConfig) -> Notice | None:
+    if config.dtype == "auto" and held_by_step(config) == "bfloat16":
+        return Notice(
+            "matrices in bfloat16: a long text is read from half the memory (--dtype float32)"
+        )
+    return None
 
 
 def held_in(model: GPT, dtype: SampleDtype) -> GPT:

@@ -111,7 +111,7 @@ class NativeStep:
         choices: tokens that may be drawn, the first of the vocabulary.
         seen: (B, choices) bool, for a repetition penalty.
         held: what the matrices are held in: half or a quarter of float32 is read for each token.
-            In int8 those whose columns do not lie in whole fours are held in bfloat16.
+            In int8 those whose columns are no whole blocks of 64 are held in bfloat16.
     """
 
     def __init__(
@@ -296,7 +296,8 @@ def in_bytes(weight: Tensor) -> tuple[Tensor, Tensor]:
     Four columns, a quarter of a block apart, lie in one number of 32 bits, the last one's byte on
     top. What stands for a column is its byte with all below it: v = byte + below / 256, and so on.
     Each byte is chosen when those below it are known, so that v is half a unit off at most, as if
-    nothing lay below. s = max |weight| / 126 leaves room for it.
+    nothing lay below. s = max |weight| / 126 leaves room for it. Weights below 1e-36 are taken for
+    zero.
 
     Args:
         weight: (rows, columns), columns in whole blocks.
@@ -311,7 +312,7 @@ def in_bytes(weight: Tensor) -> tuple[Tensor, Tensor]:
     blocks = weight.view(rows, -1, 4, _QUADS // 4)
     scales = blocks.abs().amax(dim=(2, 3)) / 126  # (rows, blocks)
     # What is no number stays none by its scale.
-    wanted = (blocks / scales.clamp(min=1e-30)[..., None, None]).nan_to_num()
+    wanted = (blocks / scales.clamp(min=1e-38)[..., None, None]).nan_to_num()
     below = torch.zeros_like(wanted[:, :, 0])  # 0 or more, and less than 1
     numbers = torch.zeros_like(below, dtype=torch.int32)
     for column in range(4):
@@ -319,6 +320,16 @@ def in_bytes(weight: Tensor) -> tuple[Tensor, Tensor]:
         numbers |= byte << (8 * column)
         below = (byte + below) / 256  # exact: 24 bits
     return numbers.view(rows, -1), scales * 2.0**-24
+
+
+def loaded(library: Path) -> Path:
+    """The library, which this process has loaded.
+
+    Raises:
+        OSError: the system refuses to.
+    """
+    ctypes.CDLL(str(library))
+    return library
 
 
 @dataclass(frozen=True)

@@ -23,17 +23,19 @@ typedef struct {
        beside column k + LANES, so that two vectors come from one; or int8 in which each QUADS of
        columns lie in fours, k, k + LANES, …, so that four come from one; NULL: there is no matrix */
     const void *weights;
-    const float *scales; /* (rows, columns / QUADS): int8 counts so much; else NULL */
+    const float *scales; /* int8: (rows, columns / QUADS), what a number of 32 bits counts in units of
+                            the weight; else NULL */
     const float *bias;   /* (rows) or NULL */
     int64_t rows, columns, bytes;
 } Matrix;
 
-typedef int32_t Whole __attribute__((vector_size(4 * LANES)));
-
+/* One instruction, where there is one. */
 static inline Lanes converted(Bits bits) {
-    Whole all;
-    memcpy(&all, &bits, sizeof all);
-    return __builtin_convertvector(all, Lanes);
+    int32_t whole[LANES];
+    float all[LANES];
+    memcpy(whole, &bits, sizeof whole);
+    for (int i = 0; i < LANES; i++) all[i] = (float)whole[i];
+    return lanes(all);
 }
 
 static inline float wide(uint16_t number) {

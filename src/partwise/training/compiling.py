@@ -156,6 +156,7 @@ def compile_step(
     config: TrainConfig,
     inputs: Tensor,
     targets: Tensor,
+    *others: tuple[Tensor, Tensor],
     clock: Callable[[], float] = time.perf_counter,
 ) -> Compiled:
     """Compile a small model's step as a whole, and of other models the loss and its gradient.
@@ -166,6 +167,7 @@ def compile_step(
         optimizers: what `build_optimizers` made, with the memory of a resumed run.
         config: the settings.
         inputs, targets: a batch (B, T).
+        others: one of each other shape that will come.
         clock: seconds that compiling is counted in.
     """
     start = clock()
@@ -185,16 +187,12 @@ def compile_step(
                     reason=first_line(error),
                 )
     elif check.works:
-        notice = compile_objective(objective, config, inputs, targets)
+        for given, expected in ((inputs, targets), *others):
+            rows = len(given) // config.accumulation
+            notice = objective.compile(given[:rows], expected[:rows], config.label_smoothing)
+            if notice is not None:
+                break
     return Compiled(step, notice, clock() - start)
-
-
-def compile_objective(
-    objective: Objective, config: TrainConfig, inputs: Tensor, targets: Tensor
-) -> Notice | None:
-    """Compile the loss and its gradient for the parts of such a batch (B, T); see `Objective`."""
-    rows = len(inputs) // config.accumulation
-    return objective.compile(inputs[:rows], targets[:rows], config.label_smoothing)
 
 
 def attention_library(

@@ -23,7 +23,6 @@ from partwise.training.checkpoint import has_checkpoints, load_latest, save
 from partwise.training.compiling import (
     attention_library,
     choose_compile,
-    compile_objective,
     compile_step,
     foretell,
 )
@@ -34,7 +33,7 @@ from partwise.training.events import Event, Reason, Said, Saved, Started, Steppe
 from partwise.training.failure import bad_weight, not_finite
 from partwise.training.objective import Objective, upload
 from partwise.training.optim import trained
-from partwise.training.pieces import change, cut, piece_length
+from partwise.training.pieces import about_pieces, check_short, cut
 from partwise.training.plan import Pace, check_ends, check_parts, fitted, foreseen, shortened
 from partwise.training.precision import Precision
 from partwise.training.schedule import rate
@@ -85,6 +84,7 @@ def train(
     """
     began = clock()
     check_ends(config)
+    check_short(config, data.train.context_length)
     if isinstance(model, GPT):
         check_parts(config, model.config)
     if folder is not None and not resume and has_checkpoints(folder):
@@ -131,8 +131,9 @@ def train(
         limit = foreseen(config, data)
         total = limit[0] if limit else progress.planned_total
         context_length = data.train.context_length
-        length = piece_length(progress.step, total, config, context_length)
-        inputs, targets = cut(*upload(data.train.batch(progress.step), device), length)
+        length = progress.pieces(total, config, context_length)
+        batch = upload(data.train.batch(progress.step), device)
+        inputs, targets = cut(*batch, length)
         compiling, about_compiling = choose_compile(
             model,
             config,
@@ -150,7 +151,9 @@ def train(
             if soon is not None:
                 yield Said(soon)
             step, about_compiling, compile_seconds = compile_step(
-                step, objective, state.optimizers, config, inputs, targets, clock
+                *(step, objective, state.optimizers, config, inputs, targets),
+                *([batch] if length is not None else []),
+                clock=clock,
             )
             if about_compiling is not None:
                 yield Said(about_compiling)
@@ -184,6 +187,10 @@ def train(
             yield Said(changes)
         for notice in shortened(limit[0], config) if limit else []:
             yield Said(notice)
+        learned = isinstance(model, GPT) and model.config.position == "learned"
+        about_texts = about_pieces(config, context_length, learned=learned)
+        if about_texts is not None:
+            yield Said(about_texts)
 
         batches = data.ahead(data.train, progress.step)
         save_every = config.checkpoint_every or config.eval_every
@@ -216,7 +223,7 @@ def train(
                 # In windows as long as what is read now; in whole ones at the end.
                 judged = context_length
                 if reason is None:
-                    judged = piece_length(progress.step, total, config, context_length) or judged
+                    judged = progress.pieces(total, config, context_length) or judged
                 with state.average.in_place() if state.average else nullcontext():
                     val_loss = evaluate(
                         model,
@@ -289,14 +296,10 @@ def train(
             told_at += stepped_from - paused_at  # the speed that is told is that of steps
             total = limit[0] if limit else progress.planned_total
             logged = (progress.step + 1) % config.log_every == 0
-            before, length = length, piece_length(progress.step, total, config, context_length)
-            inputs, targets = cut(*upload(next(batches), device), length)
+            before, length = length, progress.pieces(total, config, context_length)
             if length != before:
-                yield Said(change(length, context_length))
-                if objective.compiled:
-                    about_compiling = compile_objective(objective, config, inputs, targets)
-                    if about_compiling is not None:
-                        yield Said(about_compiling)
+                pace.renew(progress.step)
+            inputs, targets = cut(*upload(next(batches), device), length)
             seed_step(device, config.seed, progress.step)
             update = step(inputs, targets, rate(progress.step, total, config), measure=logged)
             if not update.applied:

@@ -29,7 +29,7 @@ class Objective:
         self.device = next(model.parameters()).device
         self.precision = precision or Precision(self.device, torch.float32)
         self._compiled = self._loss
-        self._compiled_shape: torch.Size | None = None
+        self._compiled_shapes: set[torch.Size] = set()
         self._evaluate: Callable[[Tensor, Tensor], Tensor] | None = None
         self._evaluated_shape: torch.Size | None = None
 
@@ -46,7 +46,7 @@ class Objective:
             if judging and smoothing == 0.0:
                 return self._evaluate(inputs, targets)
         # Another shape, such as a split's last short window, would be compiled anew for one use.
-        if inputs.shape == self._compiled_shape:
+        if inputs.shape in self._compiled_shapes:
             return self._compiled(inputs, targets, smoothing)
         return self._loss(inputs, targets, smoothing)
 
@@ -62,8 +62,8 @@ class Objective:
 
     @property
     def compiled(self) -> bool:
-        """Whether batches of the usual shape run compiled."""
-        return self._compiled_shape is not None or self._evaluated_shape is not None
+        """Whether batches of the usual shapes run compiled."""
+        return bool(self._compiled_shapes) or self._evaluated_shape is not None
 
     @property
     def evaluated_rows(self) -> int | None:
@@ -80,19 +80,20 @@ class Objective:
         self._evaluated_shape, self._evaluate = shape, function
 
     def compile(self, inputs: Tensor, targets: Tensor, smoothing: float) -> Notice | None:
-        """Compile for batches of this shape, trying both directions once on the given batch.
+        """Compile for batches of this shape too, trying both directions once on the given batch.
 
         Weights, running statistics, gradients and mode are afterwards as they were; compiled and
         eager code share them.
 
         Returns:
-            None, or why the objective stays eager.
+            None, or why the objective is eager, for all shapes.
         """
         model = self.model
         buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
         was_training = model.training
         try:
-            self._compiled = torch.compile(self._loss, dynamic=False)
+            if not self._compiled_shapes:
+                self._compiled = torch.compile(self._loss, dynamic=False)
             model.train()
             torch.autograd.backward(self._compiled(inputs, targets, smoothing))
             model.eval()
@@ -100,7 +101,7 @@ class Objective:
                 self._compiled(inputs, targets, 0.0)
         # What a missing or broken compiler raises is not documented and differs by platform.
         except Exception as error:
-            self._compiled = self._loss
+            self._compiled_shapes.clear()
             return Notice(
                 "not compiled: the compiler failed ({reason}); training goes on without it",
                 reason=first_line(error),
@@ -111,7 +112,7 @@ class Objective:
                 buffer.copy_(before)
             for parameter in model.parameters():
                 parameter.grad = None
-        self._compiled_shape = inputs.shape
+        self._compiled_shapes.add(inputs.shape)
         return None
 
 

@@ -19,6 +19,17 @@ from partwise.messages import Notice
 from partwise.training.config import TrainConfig
 
 
+def reads_short(config: TrainConfig, context_length: int) -> bool:
+    """Whether some steps read pieces of their texts.
+
+    Args:
+        config: the settings.
+        context_length: tokens of a whole text.
+    """
+    short = config.short_context
+    return short is not None and short < context_length and config.short_share > 0
+
+
 def piece_length(
     step: int, total: int | None, config: TrainConfig, context_length: int
 ) -> int | None:
@@ -33,10 +44,10 @@ def piece_length(
     Returns:
         The length; None where texts stay whole.
     """
-    short = config.short_context
-    if short is None or short >= context_length:
+    if not reads_short(config, context_length):
         return None
-    return short if total is None or step < config.short_share * total else None
+    early = total is None or step < config.short_share * total
+    return config.short_context if early else None
 
 
 def cut(inputs: Tensor, targets: Tensor, length: int | None) -> tuple[Tensor, Tensor]:
@@ -46,11 +57,32 @@ def cut(inputs: Tensor, targets: Tensor, length: int | None) -> tuple[Tensor, Te
     return inputs.reshape(-1, length), targets.reshape(-1, length)
 
 
-def change(length: int | None, context_length: int) -> Notice:
-    """What to say where texts get another length."""
+def about_pieces(config: TrainConfig, context_length: int, *, learned: bool) -> Notice | None:
+    """What to say of short texts before a run; arguments as above.
+
+    Args:
+        config: the settings.
+        context_length: tokens of a whole text.
+        learned: whether the model learns what each position means.
+    """
+    if not reads_short(config, context_length):
+        return None
+    values = {
+        "share": config.short_share,
+        "short": config.short_context,
+        "context": context_length,
+    }
+    if learned:
+        return Notice(
+            "texts of {short:,} tokens in the first {share:.0%} of the steps, in evaluations too; "
+            "what positions from there to {context:,} mean is learned only in the rest "
+            "(short_context, or position=rotary)",
+            **values,
+        )
     return Notice(
-        "texts of {tokens:,} tokens from here on, in evaluations too (short_context)",
-        tokens=length or context_length,
+        "texts of {short:,} tokens in the first {share:.0%} of the steps, in evaluations too; then "
+        "of {context:,} (short_context)",
+        **values,
     )
 
 
@@ -63,12 +95,14 @@ def check_short(config: TrainConfig, context_length: int) -> None:
     short = config.short_context
     if short is None or short >= context_length or context_length % short == 0:
         return
+    fits = fitting(short, context_length)
     raise ConfigError(
         "context_length={context} is no multiple of short_context={short}; short_context={fits} "
         "would fit",
         context=context_length,
         short=short,
-        fits=fitting(short, context_length),
+        # Pieces of a few tokens teach nothing: rather whole texts.
+        fits=fits if 2 * fits > short else context_length,
     )
 
 

@@ -125,6 +125,11 @@ class Pace:
         if self._steps > 0:
             self._seconds += seconds
 
+    def renew(self, step: int) -> None:
+        """Steps take another time from here on: plan again as soon as that is known."""
+        self._steps, self._seconds = -self._UNCOUNTED, 0.0
+        self._again_at = step
+
     def due(self, step: int, elapsed: float, budget: float, evaluated: bool) -> bool:
         """Whether it is time to plan, for the first time or again.
 

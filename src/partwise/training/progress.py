@@ -7,6 +7,7 @@ from torch import Tensor
 
 from partwise.training.config import TrainConfig
 from partwise.training.events import Evaluated, Finished, Reason
+from partwise.training.pieces import piece_length
 
 
 @dataclass
@@ -23,6 +24,7 @@ class Progress:
         stale: evaluations since then.
         evaluated_at: the step of the last evaluation.
         planned_total: steps that were planned to fill the asked-for minutes.
+        whole_from: the step from which texts are whole; None while pieces of them are read.
         loss_sum: sum of the training losses since the last logged step.
         loss_count: their number.
     """
@@ -36,6 +38,7 @@ class Progress:
     stale: int = 0
     evaluated_at: int = 0
     planned_total: int | None = None
+    whole_from: int | None = None
     loss_sum: float = 0.0
     loss_count: int = 0
 
@@ -52,6 +55,21 @@ class Progress:
                 self.loss_sum += loss
             self.loss_count += len(losses)
             losses.clear()
+
+    def pieces(self, total: int | None, config: TrainConfig, context_length: int) -> int | None:
+        """Tokens of the pieces that the next step reads; None: whole texts, from here to the end.
+
+        Where a plan for minutes grows, no run goes back to pieces.
+
+        Args:
+            total: steps of the whole run, where they are known.
+            config: the settings.
+            context_length: tokens of a whole text.
+        """
+        length = piece_length(self.step, total, config, context_length)
+        if length is None and self.whole_from is None:
+            self.whole_from = self.step
+        return length if self.whole_from is None else None
 
     def judge(self, val_loss: float) -> bool:
         """Take in a validation loss; True when it is the best so far."""

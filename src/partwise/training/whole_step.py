@@ -24,6 +24,7 @@ from partwise.training.flat import Layout
 from partwise.training.objective import IGNORED, Objective
 from partwise.training.optim import set_rate, trained
 from partwise.training.package import Function, has_package, load_package
+from partwise.training.pieces import reads_short
 from partwise.training.step import Step, Update
 
 # Multiplications a step up to which a model is small. Measured with torch 2.13 on one core of a
@@ -365,7 +366,8 @@ def unsuited(objective: Objective, config: TrainConfig | None = None) -> Notice 
         return Notice(
             "not compiled: a small model gains by it with optimizer=adamw and accumulation=1 alone"
         )
-    if config is not None and config.short_context is not None:
+    context_length = model.config.context_length if isinstance(model, GPT) else 0
+    if config is not None and reads_short(config, context_length):
         return Notice("not compiled: a small model gains by it where all texts are equally long")
     if _watched(model):
         return Notice(

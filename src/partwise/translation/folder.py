@@ -213,10 +213,10 @@ class Translation:
             )
             if settings is not None and settings != self.record.train:
                 check_ends(settings)
-                _check_whole(settings)
                 pick_device(settings.device)
                 self.record = dataclasses.replace(self.record, train=settings)
                 write_translation(self.path, self.record)
+            _check_whole(self.record.train)
             if not begun:
                 yield from map(Said, prepared.summary)
             config = self.record.train
@@ -392,7 +392,11 @@ class Translation:
 
 
 def _check_whole(train: TrainConfig) -> None:
-    """Refuse to cut texts."""
+    """Refuse a training of short texts first.
+
+    Raises:
+        ConfigError: it is one.
+    """
     if train.short_context is not None:
         raise ConfigError(
             "short_context={value} would cut texts, and pairs are read whole; leave it out",
