@@ -12,11 +12,14 @@ section 3; Li, Zhang, He, "The Stability-Efficiency Dilemma: Investigating Seque
 for Training GPT Models", 2022.
 """
 
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from partwise.errors import ConfigError
 from partwise.messages import Notice
 from partwise.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from torch import Tensor  # a command's help asks for lengths, and torch takes a second
 
 
 def reads_short(config: TrainConfig, context_length: int) -> bool:
@@ -50,7 +53,7 @@ def piece_length(
     return config.short_context if early else None
 
 
-def cut(inputs: Tensor, targets: Tensor, length: int | None) -> tuple[Tensor, Tensor]:
+def cut(inputs: "Tensor", targets: "Tensor", length: int | None) -> "tuple[Tensor, Tensor]":
     """Texts (B, T) as pieces (B T / length, length) that see nothing of each other; None: whole."""
     if length is None:
         return inputs, targets
