@@ -100,6 +100,7 @@ def test_no_default_of_the_product_leaks_in() -> None:
         "head_lr",
         "min_lr_ratio",
         "decay_fraction",
+        "short_share",
     }
     fields = {field.name for field in dataclasses.fields(TrainConfig)}
     assert fields - named - unused <= {*MACHINE_FIELDS, *RECORD_FIELDS}

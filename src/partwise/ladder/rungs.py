@@ -26,6 +26,7 @@ SMALL = TrainConfig(
     batch_size=32,
     accumulation=1,
     order="random",
+    short_context=None,
     optimizer="adamw",
     lr=1e-3,
     beta1=0.9,
