@@ -315,6 +315,9 @@ def test_pairs_are_never_cut(tmp_path: Path) -> None:
         Translation.create(tmp_path, "no", "reverse", MODEL, short, DATA)
     assert not (tmp_path / "no").exists()
     run = create(tmp_path)
+    with pytest.raises(ConfigError, match="would cut texts"):
+        list(run.train(settings=short))
+    assert Translation.open(run.path).record.train == TRAIN
     write_translation(run.path, replace(run.record, train=short))
     with pytest.raises(ConfigError, match="would cut texts"):
         list(Translation.open(run.path).train())

@@ -39,9 +39,9 @@ def sampling_cases(seconds: float) -> list[Case]:
                 )
             )
         chosen = Notice("{model}, as it chooses for {tokens:,} tokens", model=name, tokens=LONG)
-        bytes_ = Notice("{model}, in int8, {tokens:,} tokens", model=name, tokens=LONG)
+        in_int8 = Notice("{model}, in int8, {tokens:,} tokens", model=name, tokens=LONG)
         long = SampleConfig(tokens=LONG)
-        for label, config in ((chosen, long), (bytes_, replace(long, dtype="int8"))):
+        for label, config in ((chosen, long), (in_int8, replace(long, dtype="int8"))):
             measure = _Measurement(model, tokenizer, True, seconds, config)
             cases.append(Case(f"sampling {name}", label, "tokens/s", measure))
     return cases

@@ -211,12 +211,12 @@ class Translation:
             prepared = self.prepared or prepare_again(
                 self.record, self.tokenizer(), run=self.path, pairs=pairs
             )
+            _check_whole(settings or self.record.train)
             if settings is not None and settings != self.record.train:
                 check_ends(settings)
                 pick_device(settings.device)
                 self.record = dataclasses.replace(self.record, train=settings)
                 write_translation(self.path, self.record)
-            _check_whole(self.record.train)
             if not begun:
                 yield from map(Said, prepared.summary)
             config = self.record.train
