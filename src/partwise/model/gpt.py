@@ -162,10 +162,12 @@ class GPT(nn.Module):
             observe("logits", scores)
         return scores
 
-    def new_cache(self, batch_size: int = 1, capacity: int | None = None) -> KVCache:
-        """An empty cache for this model, on its device and in its number format."""
+    def new_cache(
+        self, batch_size: int = 1, capacity: int | None = None, dtype: torch.dtype | None = None
+    ) -> KVCache:
+        """An empty cache for this model, on its device and in `dtype` or its number format."""
         weight = self.token_embedding.weight
-        return KVCache(self.config, batch_size, capacity, weight.device, weight.dtype)
+        return KVCache(self.config, batch_size, capacity, weight.device, dtype or weight.dtype)
 
     def use_attention(self, implementation: Implementation) -> None:
         """Compute attention by "sdpa" (fused and fast) or "plain" (as the formula reads)."""

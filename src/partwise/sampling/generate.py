@@ -123,11 +123,12 @@ def _pieces(
         yield Piece(0, "", about)
     with evaluating(model):
         chooser = Chooser(config, prompt, tokenizer.vocab_size, _device(model))
-        reader = Reader(model, config.count, caching)
+        held = held_by_step(config)
+        rounded = library is not None and held != "float32"
+        reader = Reader(model, config.count, caching, torch.bfloat16 if rounded else None)
         native = None
         if library is not None and reader.cache is not None:
             choices = (chooser.choices, chooser.seen)
-            held = held_by_step(config)
             native = NativeStep(library, model, reader.cache, config, *choices, held=held)
         first = torch.tensor([prompt.ids] * config.count, device=_device(model))  # (B, T)
         for step, tokens in enumerate(_said(reader, chooser, native, first), start=1):
@@ -323,7 +324,8 @@ def held_by_step(config: SampleConfig) -> Held:
     """What the compiled step holds matrices in.
 
     A long text is said from bfloat16, unless `dtype` says otherwise: half the memory to read for
-    each token. What is read at once, such as the prompt, is read in float32.
+    each token. Keys and values are then in bfloat16 too, also where matrices are in int8. What is
+    read at once, such as the prompt, is read by the matrices in float32.
     """
     if config.dtype != "auto":
         return config.dtype

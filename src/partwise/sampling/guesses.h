@@ -5,12 +5,13 @@
 
 #include <stdint.h>
 
-enum { ORDERS = 4, PLACES = 8192 };
+enum { ORDERS = 4, PLACES = 8192, SURE = 3 };
 
 typedef struct {
-    int32_t next[ORDERS][PLACES]; /* what last followed 1 to ORDERS tokens, plus 1; 0: nothing did */
-    int32_t last[ORDERS];         /* the newest tokens, the newest first */
-    float right[ORDERS];          /* how often guesses from so many tokens came true of late */
+    int32_t next[ORDERS][PLACES];  /* what mostly followed 1 to ORDERS tokens, plus 1; 0: nothing did */
+    int32_t times[ORDERS][PLACES]; /* how often it did more than anything else */
+    int32_t last[ORDERS];          /* the newest tokens, the newest first */
+    float right[ORDERS][SURE];     /* how often guesses came true of late, by what they stand on */
 } Guesses;
 
 static int64_t place(const Guesses *g, int order) {
@@ -19,28 +20,39 @@ static int64_t place(const Guesses *g, int order) {
     return hash >> 51; /* 13 bits: PLACES */
 }
 
-/* The longest end of the text that was met before; 0: none. */
-static int met(const Guesses *g) {
-    int order = ORDERS;
-    while (order && !g->next[order - 1][place(g, order)]) order--;
-    return order;
+/* How often guesses such as the one that stands there came true. */
+static float *chance(Guesses *g, int order, int64_t place) {
+    int32_t times = g->times[order - 1][place];
+    return &g->right[order - 1][(times < SURE ? times : SURE) - 1];
 }
 
-/* A token that comes true often enough to be worth reading; -1: none. */
-static int64_t guess(const Guesses *g) {
-    int order = met(g);
-    if (!order || g->right[order - 1] < 0.25f) return -1;
-    return g->next[order - 1][place(g, order)] - 1;
-}
-
-/* Take note of what was said. */
-static void learn(Guesses *g, int64_t token) {
-    int order = met(g);
-    if (order) {
-        float *right = &g->right[order - 1];
-        *right += 0.02f * ((g->next[order - 1][place(g, order)] - 1 == token) - *right);
+/* The token that is likeliest to come true, if that is worth a reading; -1: none. */
+static int64_t guess(Guesses *g) {
+    float best = 0.3f;
+    int64_t token = -1;
+    for (int order = 1; order <= ORDERS; order++) {
+        int64_t at = place(g, order);
+        if (!g->next[order - 1][at] || *chance(g, order, at) < best) continue;
+        best = *chance(g, order, at);
+        token = g->next[order - 1][at] - 1;
     }
-    for (int o = 1; o <= ORDERS; o++) g->next[o - 1][place(g, o)] = (int32_t)token + 1;
+    return token;
+}
+
+/* Take note of what was said. What is kept of a place is its majority, where there is one (Boyer and
+   Moore's vote, 1981). */
+static void learn(Guesses *g, int64_t token) {
+    for (int order = 1; order <= ORDERS; order++) {
+        int64_t at = place(g, order);
+        int32_t *next = &g->next[order - 1][at], *times = &g->times[order - 1][at];
+        if (*next) {
+            int right = *next - 1 == token;
+            float *of_late = chance(g, order, at);
+            *of_late += 0.02f * (right - *of_late);
+            *times += right ? 1 : -1;
+        }
+        if (!*times) *next = (int32_t)token + 1, *times = 1;
+    }
     for (int i = ORDERS - 1; i; i--) g->last[i] = g->last[i - 1];
     g->last[0] = (int32_t)token;
 }

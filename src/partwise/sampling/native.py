@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from partwise.machine.library import Source
+from partwise.machine.pages import LargePages
 from partwise.model.attention import Attention
 from partwise.model.block import Block
 from partwise.model.cache import KVCache
@@ -37,9 +38,9 @@ STEP = Source(Path(__file__).with_name("step.c"))
 _INT, _REAL, _FLOAT, _PLACE = ctypes.c_int64, ctypes.c_double, ctypes.c_float, ctypes.c_void_p
 _ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "relu2", "swiglu")
 _NORMS = ("none", "layernorm", "rmsnorm", "batchnorm")
-_ORDERS, _PLACES = 4, 8192  # as in guesses.h
+_ORDERS, _PLACES, _SURE = 4, 8192, 3  # as in guesses.h
 
-# Columns of a matrix that lie in pairs in bfloat16, and in fours in int8; see products.h.
+# Columns of a matrix that lie in pairs in bfloat16, and that share a scale in int8; see products.h.
 _BLOCK, _QUADS = 32, 64
 
 # What matrices may be held in.
@@ -74,6 +75,7 @@ class _Model(ctypes.Structure):
                 *("layers", "width", "heads", "kv_heads", "head_size", "inner", "vocab"),
                 *("slots", "texts", "norm", "norm_first", "norm_last", "residual"),
                 *("parallel", "activation", "shortcut", "ring", "window", "ngram"),
+                *("halves",),
             )
         ),
         *((name, _REAL) for name in ("eps", "scale", "soft_cap")),
@@ -95,8 +97,9 @@ class _Choice(ctypes.Structure):
 class _Guesses(ctypes.Structure):
     _fields_ = [
         ("next", ctypes.c_int32 * _PLACES * _ORDERS),
+        ("times", ctypes.c_int32 * _PLACES * _ORDERS),
         ("last", ctypes.c_int32 * _ORDERS),
-        ("right", _FLOAT * _ORDERS),
+        ("right", _FLOAT * _SURE * _ORDERS),
     ]
 
 
@@ -130,6 +133,9 @@ class NativeStep:
         # Whatever a pointer leads to is kept here for as long as the step is.
         self._kept: list[object] = [seen]
         self._held: Held = held
+        # Memory for what is rounded: two bytes of a weight are the most that it comes to.
+        weights = 0 if held == "float32" else sum(each.numel() for each in model.parameters())
+        self._pages = LargePages(2 * weights)
         self._cache = cache
         self._ngram = model.config.ngram
         self._choice = _Choice(
@@ -144,7 +150,9 @@ class NativeStep:
         )
         self._model = self._described(model)
         # What was met before is likely to come true from the start; how likely is soon known.
-        self._guesses = _Guesses(right=(_FLOAT * _ORDERS)(*[0.5] * _ORDERS))
+        self._guesses = _Guesses()
+        for rights in self._guesses.right:
+            rights[:] = [0.4] * _SURE
         # A thread for each megabyte: those of a smaller model would wait for each other.
         share = sum(weight.nbytes for weight in model.parameters()) // (1 << 20)
         threads = sorted({max(1, min(torch.get_num_threads(), share)), 1}, reverse=True)
@@ -221,6 +229,7 @@ class NativeStep:
             ring=cache.ring,
             window=config.window or 0,
             ngram=config.ngram,
+            halves=cache.dtype == torch.bfloat16,
             eps=config.norm_eps,
             scale=math.sqrt(config.d_model) if config.scale_embeddings else 1.0,
             soft_cap=config.logit_soft_cap or 0.0,
@@ -258,12 +267,12 @@ class NativeStep:
         rows, columns = weight.shape
         scales = None
         if self._held == "int8" and columns % _QUADS == 0:
-            weight, scales = in_bytes(weight)
+            weight, scales = map(self._pages.keep, in_bytes(weight))
         elif self._held != "float32":
             pairs = columns // _BLOCK * _BLOCK
             halves = weight[:, :pairs].bfloat16().reshape(rows, -1, 2, _BLOCK // 2)
             paired = halves.transpose(-1, -2).reshape(rows, pairs)
-            weight = torch.cat((paired, weight[:, pairs:].bfloat16()), dim=1)
+            weight = self._pages.keep(torch.cat((paired, weight[:, pairs:].bfloat16()), dim=1))
         places = (self._place(weight), self._place(scales), self._place(part.bias))
         return _Matrix(*places, rows, columns, weight.nbytes // (rows * columns))
 
@@ -293,33 +302,24 @@ class NativeStep:
 def in_bytes(weight: Tensor) -> tuple[Tensor, Tensor]:
     """A matrix in int8, as products.h reads it: weight = v s, with an s for 64 columns of a row.
 
-    Four columns, a quarter of a block apart, lie in one number of 32 bits, the last one's byte on
-    top. What stands for a column is its byte with all below it: v = byte + below / 256, and so on.
-    Each byte is chosen when those below it are known, so that v is half a unit off at most, as if
-    nothing lay below. s = max |weight| / 126 leaves room for it. Weights below 1e-36 are taken for
-    zero.
+    s = max |weight| / 127, so that v is from -127 to 127 and half a unit off at most. Weights below
+    1e-36 are taken for zero.
 
     Args:
         weight: (rows, columns), columns in whole blocks.
 
     Returns:
-        (rows, columns / 4) int32 and s 2^-24 (rows, columns / 64) float32.
+        v (rows, columns) int8 and s (rows, columns / 64) float32.
 
     Source: Dettmers et al., "8-bit Optimizers via Block-wise Quantization", 2022, section 2.1, for
     a scale of each block.
     """
     rows = len(weight)
-    blocks = weight.view(rows, -1, 4, _QUADS // 4)
-    scales = blocks.abs().amax(dim=(2, 3)) / 126  # (rows, blocks)
+    blocks = weight.view(rows, -1, _QUADS)
+    scales = blocks.abs().amax(dim=2) / 127  # (rows, blocks)
     # What is no number stays none by its scale.
-    wanted = (blocks / scales.clamp(min=1e-38)[..., None, None]).nan_to_num()
-    below = torch.zeros_like(wanted[:, :, 0])  # 0 or more, and less than 1
-    numbers = torch.zeros_like(below, dtype=torch.int32)
-    for column in range(4):
-        byte = (wanted[:, :, column] - below).round().to(torch.int32) & 0xFF
-        numbers |= byte << (8 * column)
-        below = (byte + below) / 256  # exact: 24 bits
-    return numbers.view(rows, -1), scales * 2.0**-24
+    numbers = (blocks / scales.clamp(min=1e-38)[..., None]).nan_to_num().round()
+    return numbers.to(torch.int8).view(rows, -1), scales
 
 
 def loaded(library: Path) -> Path:

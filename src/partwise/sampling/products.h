@@ -4,6 +4,7 @@
    same in any company: alone or with others, guessed ahead or not, by one thread or by several. (Only
    whether a product and a sum are fused is left to the compiler, which fuses all of them or none.) */
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -20,29 +21,32 @@ enum { FLOAT32 = 4, BFLOAT16 = 2, INT8 = 1 };
 
 typedef struct {
     /* (rows, columns): float32; or bfloat16 in which each BLOCK of columns lies in pairs, column k
-       beside column k + LANES, so that two vectors come from one; or int8 in which each QUADS of
-       columns lie in fours, k, k + LANES, …, so that four come from one; NULL: there is no matrix */
+       beside column k + LANES, so that two vectors come from one; or int8 in units of a scale that
+       QUADS columns share; NULL: there is no matrix */
     const void *weights;
-    const float *scales; /* int8: (rows, columns / QUADS), what a number of 32 bits counts in units of
-                            the weight; else NULL */
+    const float *scales; /* int8: (rows, columns / QUADS); else NULL */
     const float *bias;   /* (rows) or NULL */
     int64_t rows, columns, bytes;
 } Matrix;
 
-/* One instruction, where there is one. */
-static inline Lanes converted(Bits bits) {
-    int32_t whole[LANES];
-    float all[LANES];
-    memcpy(whole, &bits, sizeof whole);
-    for (int i = 0; i < LANES; i++) all[i] = (float)whole[i];
-    return lanes(all);
-}
+/* Room for rows of x as products with int8 read them: words, and what one is worth in each row. */
+typedef struct {
+    int16_t *words;
+    float *units;
+} Rounded;
 
 static inline float wide(uint16_t number) {
     uint32_t bits = (uint32_t)number << 16;
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
+}
+
+/* To the nearest in bfloat16, between two to the even one; what is no number stays none. */
+static inline uint16_t narrow(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return value == value ? (bits + 0x7fff + (bits >> 16 & 1)) >> 16 : 0x7fc0;
 }
 
 /* The sum of a[i]. */
@@ -107,52 +111,72 @@ static inline __attribute__((always_inline)) void tile(
         }
 }
 
-/* The same of int8. The byte of a column and those of the columns below it are one number, which is
-   as near to the weight as the byte alone would be, see native.py: nothing has to be masked. */
+/* A row of x for products with int8, in whole numbers of 16 bits, of which the largest is 32,767;
+   returns what one of them is worth. They are nearly as near to x as sums in float32 come. */
+static float in_words(const float *x, int16_t *words, int64_t n) {
+    float most[LANES] = {0}, bad[LANES] = {0};
+    for (int64_t i = 0; i < n; i += LANES)
+        for (int l = 0; l < LANES; l++) {
+            float size = fabsf(x[i + l]);
+            most[l] = size > most[l] ? size : most[l];
+            bad[l] += size * 0; /* what is no number stays none */
+        }
+    float largest = 0, none = 0;
+    for (int l = 0; l < LANES; l++) {
+        largest = most[l] > largest ? most[l] : largest;
+        none += bad[l];
+    }
+    /* Of what is smaller nothing would come anyway. */
+    float factor = largest > 1e-30f && none == 0 ? 32767 / largest : 0;
+    for (int64_t i = 0; i < n; i++) {
+        float scaled = factor > 0 ? x[i] * factor : 0;
+        words[i] = (int16_t)(int32_t)(scaled + (scaled < 0 ? -0.5f : 0.5f));
+    }
+    return largest / 32767 + none;
+}
+
+/* The same of int8, with x in words of so many `units`: whole numbers are summed up exactly. */
 static inline __attribute__((always_inline)) void tile_int8(
-    const char *w, const float *scales, const float *bias, const float *x, float *y, int64_t n,
-    int64_t width, const int rows, const int columns) {
+    const int8_t *w, const float *scales, const float *bias, const int16_t *x, const float *units,
+    float *y, int64_t n, int64_t width, const int rows, const int columns) {
     Lanes sums[TILE_ROWS][TILE_COLUMNS] = {{{0}}};
     for (int64_t i = 0; i < n; i += QUADS)
         for (int r = 0; r < rows; r++) {
-            const char *of = w + r * n + i;
+            const int8_t *of = w + r * n + i;
             __builtin_prefetch(of + rows * n);
-            Bits bits;
-            memcpy(&bits, of, sizeof bits);
-            Lanes first = converted(bits << 24), second = converted(bits << 16);
-            Lanes third = converted(bits << 8), fourth = converted(bits);
+            Words first = words(of), second = words(of + QUADS / 2);
             float scale = scales[r * (n / QUADS) + i / QUADS];
             for (int c = 0; c < columns; c++) {
-                const float *of_x = x + c * n + i;
-                Lanes sum = first * lanes(of_x);
-                sum += second * lanes(of_x + LANES);
-                sum += third * lanes(of_x + 2 * LANES);
-                sum += fourth * lanes(of_x + 3 * LANES);
-                sums[r][c] += sum * scale;
+                const int16_t *of_x = x + c * n + i;
+                Whole sum = pairs((Whole){0}, first, sixteen_bits(of_x));
+                sum = pairs(sum, second, sixteen_bits(of_x + QUADS / 2));
+                sums[r][c] += __builtin_convertvector(sum, Lanes) * scale;
             }
         }
     for (int c = 0; c < columns; c++)
         for (int r = 0; r < rows; r++)
-            y[c * width + r] = together(sums[r][c]) + (bias ? bias[r] : 0);
+            y[c * width + r] = together(sums[r][c]) * units[c] + (bias ? bias[r] : 0);
 }
 
 /* Rows `row` to `end` of W, `rows` at a time as far as they go; returns the first that is left. */
 static inline __attribute__((always_inline)) int64_t tiles(
-    const Matrix *m, const float *x, float *y, int64_t count, int64_t row, int64_t end,
-    const int64_t size, const int rows) {
+    const Matrix *m, const float *x, const Rounded *rounded, float *y, int64_t count, int64_t row,
+    int64_t end, const int64_t size, const int rows) {
     int64_t n = m->columns;
     for (; row + rows <= end; row += rows) {
         const char *w = (const char *)m->weights + row * n * size;
         const float *scales = size == INT8 ? m->scales + row * (n / QUADS) : NULL;
         const float *bias = m->bias ? m->bias + row : NULL;
         for (int64_t c = 0, more = TILE_COLUMNS; c < count; c += more) {
-            const float *of_x = x + c * n;
+            const int16_t *words = rounded->words + c * n;
+            const float *units = rounded->units + c, *of_x = x + c * n;
             float *of_y = y + c * m->rows + row;
             if (c + more > count) more = 1;
             if (size == INT8 && more == 1)
-                tile_int8(w, scales, bias, of_x, of_y, n, m->rows, rows, 1);
+                tile_int8((const int8_t *)w, scales, bias, words, units, of_y, n, m->rows, rows, 1);
             else if (size == INT8)
-                tile_int8(w, scales, bias, of_x, of_y, n, m->rows, rows, TILE_COLUMNS);
+                tile_int8((const int8_t *)w, scales, bias, words, units, of_y, n, m->rows, rows,
+                          TILE_COLUMNS);
             else if (more == 1)
                 tile(w, bias, of_x, of_y, n, m->rows, size, rows, 1);
             else
@@ -162,17 +186,31 @@ static inline __attribute__((always_inline)) int64_t tiles(
     return row;
 }
 
-/* y = x W^T + bias for the rows `row` to `end` of W; x (count, columns), y (count, rows). */
-static void product(const Matrix *m, const float *x, float *y, int64_t count, int64_t row,
-                    int64_t end) {
+/* All of a kind of weights by itself, or the compiler runs out of registers for the sums. */
+#define ALL_TILES(name, size)                                                                       \
+    static __attribute__((noinline)) void name(const Matrix *m, const float *x,                     \
+                                               const Rounded *rounded, float *y, int64_t count,     \
+                                               int64_t row, int64_t end) {                          \
+        row = tiles(m, x, rounded, y, count, row, end, size, TILE_ROWS);                            \
+        tiles(m, x, rounded, y, count, row, end, size, 1);                                          \
+    }
+
+ALL_TILES(of_float32, FLOAT32)
+ALL_TILES(of_bfloat16, BFLOAT16)
+ALL_TILES(of_int8, INT8)
+
+/* y = x W^T + bias for the rows `row` to `end` of W; x (count, columns), y (count, rows). `rounded` has
+   room for x in words. */
+static void product(const Matrix *m, const float *x, const Rounded *rounded, float *y, int64_t count,
+                    int64_t row, int64_t end) {
     if (m->bytes == INT8) {
-        row = tiles(m, x, y, count, row, end, INT8, TILE_ROWS);
-        tiles(m, x, y, count, row, end, INT8, 1);
+        int64_t n = m->columns;
+        for (int64_t c = 0; c < count; c++)
+            rounded->units[c] = in_words(x + c * n, rounded->words + c * n, n);
+        of_int8(m, x, rounded, y, count, row, end);
     } else if (m->bytes == BFLOAT16) {
-        row = tiles(m, x, y, count, row, end, BFLOAT16, TILE_ROWS);
-        tiles(m, x, y, count, row, end, BFLOAT16, 1);
+        of_bfloat16(m, x, rounded, y, count, row, end);
     } else {
-        row = tiles(m, x, y, count, row, end, FLOAT32, TILE_ROWS);
-        tiles(m, x, y, count, row, end, FLOAT32, 1);
+        of_float32(m, x, rounded, y, count, row, end);
     }
 }

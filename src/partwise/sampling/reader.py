@@ -23,11 +23,14 @@ class Reader:
         model: in evaluation mode.
         texts: how many (B).
         cache: keep keys and values, so that a token costs one token and not the whole text.
+        dtype: what they are kept in; none: the model's.
     """
 
-    def __init__(self, model: GPT, texts: int, cache: bool) -> None:
+    def __init__(
+        self, model: GPT, texts: int, cache: bool, dtype: torch.dtype | None = None
+    ) -> None:
         self._model = model
-        self._cache = model.new_cache(texts) if cache else None
+        self._cache = model.new_cache(texts, dtype=dtype) if cache else None
         self._endless = model.config.past_context
         self._context = model.config.context_length
         self._reach = reach(model.config)

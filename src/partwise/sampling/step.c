@@ -18,7 +18,7 @@
 
 #include "choice.h"
 #include "guesses.h"
-#include "products.h"
+#include "sight.h"
 
 typedef struct {
     const float *weight; /* NULL: there is no such norm */
@@ -28,7 +28,7 @@ typedef struct {
 typedef struct {
     Norm norm1, norm2, query_norm, key_norm;
     Matrix qkv, projection, up, gate, down;
-    float *keys, *values; /* (texts, kv_heads, slots, head_size) */
+    void *keys, *values; /* (texts, kv_heads, slots, head_size), float32 or bfloat16 */
     float kept, added;    /* the block reads kept * x + added * embedding */
 } Layer;
 
@@ -39,6 +39,7 @@ typedef struct {
     int64_t layers, width, heads, kv_heads, head_size, inner, vocab, slots, texts;
     int64_t norm, norm_first, norm_last, residual, parallel, activation, shortcut;
     int64_t ring, window, ngram;   /* window 0: none; ngram 1: none */
+    int64_t halves;                /* keys and values are in bfloat16 */
     double eps, scale, soft_cap;   /* scale of the embeddings; soft_cap 0: none */
     const float *tokens;           /* (vocab, width) */
     const float *positions;        /* (context, width) or NULL */
@@ -66,6 +67,12 @@ typedef struct {
     _Atomic int64_t begun, arrived, phase;
 } Run;
 
+typedef struct {
+    float *x, *embedded, *h, *scores, *turns; /* a thread's own */
+    Rounded rounded;
+    Candidate *order;
+} Own;
+
 /* --- Threads -------------------------------------------------------------------------------- */
 
 static void meet(Run *run) {
@@ -85,8 +92,9 @@ static void meet(Run *run) {
 static int64_t share(int64_t rows, int64_t rank, int64_t threads) { return rows * rank / threads; }
 
 /* y = x W^T + bias, for this thread's rows of W. */
-static void multiply(const Run *run, int64_t rank, const Matrix *m, const float *x, float *y) {
-    product(m, x, y, run->rows, share(m->rows, rank, run->threads),
+static void multiply(const Run *run, int64_t rank, const Own *own, const Matrix *m, const float *x,
+                     float *y) {
+    product(m, x, &own->rounded, y, run->rows, share(m->rows, rank, run->threads),
             share(m->rows, rank + 1, run->threads));
 }
 
@@ -106,6 +114,18 @@ static inline float exponential(float x) {
     union { int32_t bits; float value; } power;
     power.bits = ((int32_t)(n == n ? n : 0) + 127) << 23; /* x is no number: nor is the result */
     return (p * r * r + r + 1.0f) * power.value;
+}
+
+/* erf(x) with an error below 2e-7. Source: Abramowitz and Stegun, "Handbook of Mathematical Functions",
+   1964, 7.1.26. */
+static inline float error_function(float x) {
+    float size = fabsf(x), t = 1 / (1 + 0.3275911f * size);
+    float p = 1.061405429f;
+    p = p * t - 1.453152027f;
+    p = p * t + 1.421413741f;
+    p = p * t - 0.284496736f;
+    p = p * t + 0.254829592f;
+    return copysignf(1 - p * t * exponential(-size * size), x);
 }
 
 static void normalise(const Model *model, int64_t kind, Norm norm, const float *x, float *y,
@@ -138,13 +158,18 @@ static void attend(const Model *model, const Layer *layer, int64_t text, int64_t
     int64_t n = model->head_size, slots = model->slots;
     int64_t group = model->heads / model->kv_heads;
     int64_t place = (text * model->kv_heads + head / group) * slots * n;
-    const float *keys = layer->keys + place, *values = layer->values + place;
+    const char *keys = (const char *)layer->keys + place * (model->halves ? 2 : 4);
+    const char *values = (const char *)layer->values + place * (model->halves ? 2 : 4);
     int64_t first = 0, end = position + 1 < slots ? position + 1 : slots;
     if (!model->ring && model->window && position >= model->window)
         first = position - model->window + 1;
     float scale = 1 / sqrtf((float)n), most = -INFINITY;
+    if (model->halves)
+        compare(query, keys, n, first, end, scores, 1);
+    else
+        compare(query, keys, n, first, end, scores, 0);
     for (int64_t slot = first; slot < end; slot++) {
-        float score = dot(query, keys + slot * n, n) * scale;
+        float score = scores[slot] * scale;
         if (model->slopes) {
             int64_t back = model->ring ? (position - slot) % slots : position - slot;
             score -= model->slopes[head] * back;
@@ -154,11 +179,11 @@ static void attend(const Model *model, const Layer *layer, int64_t text, int64_t
     }
     for (int64_t slot = first; slot < end; slot++) scores[slot] = exponential(scores[slot] - most);
     float whole = total(scores + first, end - first);
-    memset(out, 0, n * sizeof *out);
-    for (int64_t slot = first; slot < end; slot++) {
-        float weight = scores[slot] / whole;
-        for (int64_t i = 0; i < n; i++) out[i] += weight * values[slot * n + i];
-    }
+    if (model->halves)
+        mix(scores, values, n, first, end, out, 1);
+    else
+        mix(scores, values, n, first, end, out, 0);
+    for (int64_t i = 0; i < n; i++) out[i] /= whole;
 }
 
 static void activate(const Model *model, float *up, const float *gate, int64_t n) {
@@ -167,9 +192,10 @@ static void activate(const Model *model, float *up, const float *gate, int64_t n
         if (model->activation == SWIGLU)
             up[i] = x * gate[i] / (1 + exponential(-gate[i]));
         else if (model->activation == GELU)
-            up[i] = 0.5f * x * (1 + erff(x * 0.70710678f));
+            up[i] = 0.5f * x * (1 + error_function(x * 0.70710678f));
         else if (model->activation == GELU_TANH)
-            up[i] = 0.5f * x * (1 + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
+            /* 1 + tanh(z) = 2 / (1 + exp(-2 z)) */
+            up[i] = x / (1 + exponential(-1.59576912f * (x + 0.044715f * x * x * x)));
         else {
             x = x > 0 ? x : 0;
             up[i] = model->activation == RELU2 ? x * x : x;
@@ -202,11 +228,6 @@ static void embed(const Model *model, const int64_t *recent, int64_t position, f
 
 /* --- The whole ------------------------------------------------------------------------------ */
 
-typedef struct {
-    float *x, *embedded, *h, *scores, *turns; /* a thread's own */
-    Candidate *order;
-} Own;
-
 static void sum(const Run *run, float *x, const float *y) {
     int64_t n = run->rows * run->model->width;
     if (!run->model->residual) memset(x, 0, n * sizeof *x);
@@ -218,6 +239,15 @@ static void all_norms(const Run *run, Norm norm, const float *x, float *y) {
     for (int64_t row = 0; row < run->rows; row++)
         normalise(model, model->norm, norm, x + row * model->width, y + row * model->width,
                   model->width);
+}
+
+static void store(const Model *model, void *memory, int64_t place, const float *x, int64_t n) {
+    if (!model->halves) {
+        memcpy((float *)memory + place, x, n * sizeof *x);
+        return;
+    }
+    uint16_t *to = (uint16_t *)memory + place;
+    for (int64_t i = 0; i < n; i++) to[i] = narrow(x[i]);
 }
 
 /* One kv head of one text at one position: its key and value are stored, then its queries attend. */
@@ -232,8 +262,8 @@ static void attend_group(Run *run, Own *own, const Layer *layer, int64_t text, i
     int64_t slot = ((text * kv + head) * model->slots + position % model->slots) * n;
     normalise(model, RMS_NORM, layer->key_norm, key, key, n);
     if (model->frequencies) turn(key, turns, n);
-    memcpy(layer->keys + slot, key, n * sizeof *key);
-    memcpy(layer->values + slot, value, n * sizeof *value);
+    store(model, layer->keys, slot, key, n);
+    store(model, layer->values, slot, value, n);
     for (int64_t q = head * (heads / kv); q < (head + 1) * (heads / kv); q++) {
         float *query = all + q * n;
         normalise(model, RMS_NORM, layer->query_norm, query, query, n);
@@ -247,7 +277,7 @@ static void attend_group(Run *run, Own *own, const Layer *layer, int64_t text, i
 static float *attention(Run *run, int64_t rank, Own *own, const Layer *layer) {
     const Model *model = run->model;
     int64_t kv = model->kv_heads, places = run->rows / model->texts;
-    multiply(run, rank, &layer->qkv, own->h, run->qkv);
+    multiply(run, rank, own, &layer->qkv, own->h, run->qkv);
     meet(run);
     int64_t end = share(model->texts * kv, rank + 1, run->threads);
     for (int64_t i = share(model->texts * kv, rank, run->threads); i < end; i++)
@@ -255,7 +285,7 @@ static float *attention(Run *run, int64_t rank, Own *own, const Layer *layer) {
             attend_group(run, own, layer, i / kv, i % kv, place);
     meet(run);
     if (!layer->projection.weights) return run->mixed;
-    multiply(run, rank, &layer->projection, run->mixed, run->joined);
+    multiply(run, rank, own, &layer->projection, run->mixed, run->joined);
     meet(run);
     return run->joined;
 }
@@ -266,13 +296,13 @@ static float *feedforward(Run *run, int64_t rank, Own *own, const Layer *layer) 
     int64_t n = layer->up.rows, from = share(n, rank, run->threads);
     int64_t count = share(n, rank + 1, run->threads) - from;
     float *gate = run->inner + run->rows * n;
-    multiply(run, rank, &layer->up, own->h, run->inner);
-    if (layer->gate.weights) multiply(run, rank, &layer->gate, own->h, gate);
+    multiply(run, rank, own, &layer->up, own->h, run->inner);
+    if (layer->gate.weights) multiply(run, rank, own, &layer->gate, own->h, gate);
     for (int64_t row = 0; row < run->rows; row++)
         activate(model, run->inner + row * n + from, gate + row * n + from, count);
     meet(run);
     if (!layer->down.weights) return run->inner;
-    multiply(run, rank, &layer->down, run->inner, run->added);
+    multiply(run, rank, own, &layer->down, run->inner, run->added);
     meet(run);
     return run->added;
 }
@@ -321,7 +351,7 @@ static void forward(Run *run, int64_t rank, Own *own) {
         if (!layer->qkv.weights && !layer->down.weights) meet(run);
     }
     all_norms(run, model->final_norm, own->x, own->h);
-    multiply(run, rank, &model->head, own->h, run->logits);
+    multiply(run, rank, own, &model->head, own->h, run->logits);
     meet(run);
 }
 
@@ -386,6 +416,8 @@ static void *work(void *given) {
     own.h = own.embedded + all;
     own.scores = own.h + all;
     own.turns = own.scores + model->slots;
+    own.rounded.units = own.turns + 2 * model->head_size;
+    own.rounded.words = (int16_t *)(own.rounded.units + most_rows(model));
     do {
         forward(run, worker->rank, &own);
         if (worker->rank == 0) say(run, &own);
@@ -402,9 +434,12 @@ int partwise_run(const Model *model, const Choice *choice, Guesses *guesses, int
     int64_t rows = most_rows(model);
     int64_t joint = model->heads * model->head_size, kv = model->kv_heads * model->head_size;
     int64_t shared = 2 * joint + 2 * kv + 2 * model->width + 2 * model->inner + model->vocab;
-    size_t own = model->vocab * sizeof(Candidate) +
-                 (3 * rows * model->width + model->slots + 2 * model->head_size + 1) / 2 * 2 *
-                     sizeof(float);
+    int64_t longest = model->inner > joint ? model->inner : joint;
+    if (longest < model->width) longest = model->width;
+    int64_t numbers = 3 * rows * model->width + model->slots + 2 * model->head_size + rows;
+    size_t own = model->vocab * sizeof(Candidate) + numbers * sizeof(float) +
+                 rows * longest * sizeof(int16_t);
+    own += -own % sizeof(int64_t);
     float *memory = malloc(rows * shared * sizeof *memory);
     char *privates = malloc(threads * own);
     Worker *workers = calloc(threads, sizeof *workers);
