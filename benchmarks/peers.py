@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from partwise import __version__
+from partwise import Run, __version__
 from partwise.bench.cases import Case, Series, alternate, load, ratio
 from partwise.bench.training import no_windows
 from partwise.budget.speed import RandomText
@@ -87,7 +87,7 @@ TRAIN = TrainConfig(
 )
 
 
-def gpt2(shape: Shape) -> tuple[torch.nn.Module, ModelConfig]:
+def gpt2(shape: Shape, feedforward: Any = "gelu_tanh") -> tuple[torch.nn.Module, ModelConfig]:
     """transformers' GPT-2, and the same of ours."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -98,6 +98,7 @@ def gpt2(shape: Shape) -> tuple[torch.nn.Module, ModelConfig]:
             n_embd=shape.width,
             n_layer=shape.layers,
             n_head=shape.heads,
+            activation_function={"gelu_tanh": "gelu_new"}.get(feedforward, feedforward),
             resid_pdrop=0.0,
             embd_pdrop=0.0,
             attn_pdrop=0.0,
@@ -105,7 +106,7 @@ def gpt2(shape: Shape) -> tuple[torch.nn.Module, ModelConfig]:
             eos_token_id=0,
         )
     )
-    return theirs, _ours(shape, feedforward="gelu_tanh")
+    return theirs, _ours(shape, feedforward=feedforward)
 
 
 def llama(shape: Shape) -> tuple[torch.nn.Module, ModelConfig]:
@@ -299,9 +300,13 @@ def training_cases(asked: argparse.Namespace) -> list[Case]:
 
 
 def sampling_cases(asked: argparse.Namespace) -> list[Case]:
-    """One sequence of the lecture's last shape, by `generate` and by ours."""
+    """One sequence of the lecture's last model, by `generate` and by ours.
+
+    Its weights are random, unless a run of that shape is named: then ours also says a text that was
+    learned, of which some tokens can be guessed ahead. To `generate` it makes no difference.
+    """
     shape = replace(SHAPES["full"], vocab=256)
-    theirs, config = gpt2(shape)
+    theirs, config = gpt2(shape, "relu")
     theirs.eval()
     ours = GPT(config).eval()
     tokens = shape.context - 1
@@ -340,6 +345,20 @@ def sampling_cases(asked: argparse.Namespace) -> list[Case]:
         ("Partwise as it chooses for 2,000 tokens", own("auto", 2000)),
         ("Partwise, int8, 2,000 tokens", own("int8", 2000)),
     ]
+    if asked.run:
+        opened = Run.open(asked.run)
+        trained, tokenizer = opened.model(), opened.tokenizer()
+        sizes = [f"{c.n_layers} of {c.d_model}" for c in (trained.config, config)]
+        if sizes[0] != sizes[1]:
+            raise SystemExit(f"{asked.run} has {sizes[0]}, not {sizes[1]}")
+        for dtype, chosen in (("auto", "as it chooses"), ("int8", "int8")):
+            settings = SampleConfig(tokens=10_000, dtype=dtype)
+
+            def one(settings: SampleConfig = settings) -> int:
+                complete(trained, tokenizer, "\n", settings)
+                return 10_000
+
+            named.append((f"Partwise, trained, {chosen}, 10,000 tokens", one))
     return [
         _case(group, name, lambda one=one: _rate(one, asked.seconds), baseline=number == 0)
         for number, (name, one) in enumerate(named)
@@ -427,6 +446,7 @@ def main() -> None:
         action="store_true",
         help="count this process's time on a core, for a busy machine; with OMP_NUM_THREADS=1",
     )
+    parser.add_argument("--run", type=Path, help="a run of rung 6's shape, to sample from as well")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     if asked.what == "setup":

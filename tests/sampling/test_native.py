@@ -1,5 +1,6 @@
 """The compiled step says what the model says operation by operation, whatever its parts."""
 
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
@@ -7,14 +8,15 @@ from typing import Any
 
 import pytest
 import torch
-from compilers import needs_compiler
+from compilers import COMPILER, needs_compiler
 from configurations import CONFIGURATIONS, name, randomise
 from torch import nn
 from torch.nn import functional as F
 
 from partwise.errors import SamplingError
 from partwise.machine import library as libraries
-from partwise.machine.library import Source
+from partwise.machine.facts import cpu_features
+from partwise.machine.library import _FLAGS, HEADERS, Source
 from partwise.model.config import FeedForwardKind, ModelConfig
 from partwise.model.gpt import GPT
 from partwise.model.trace import evaluating
@@ -74,18 +76,29 @@ def test_the_same_tokens_in_float32(
 
 
 @needs_compiler
-def test_threads_share_the_rows_and_change_nothing(compiled: Path) -> None:
-    config = ModelConfig(vocab_size=11, n_layers=2, d_model=48, n_heads=3, context_length=64)
+@pytest.mark.parametrize("held", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("texts", [1, 2, 3])
+def test_threads_and_company_change_nothing(compiled: Path, held: Held, texts: int) -> None:
+    """Nor in the last bit: the keys and values are the same too."""
+    config = ModelConfig(vocab_size=11, n_layers=2, d_model=192, n_heads=3, context_length=64)
     model, _ = made(config)
-    said = []
-    for threads in (1, 2, 5):
-        cache = model.new_cache(2)
-        step = NativeStep(compiled, model, cache, SampleConfig(count=2), 11, None)
+    uniforms = torch.rand(60, 3, generator=seeded())[:, :texts]
+    said, caches = [], []
+    for threads, of in ((1, texts), (2, texts), (5, texts), (2, 1)):
+        cache = model.new_cache(of, dtype=kept_in(held))
+        warm = SampleConfig(count=of, temperature=99.0)
+        step = NativeStep(compiled, model, cache, warm, 11, None, held=held)
         step.pace = Pace([Way(threads, guessing=False)])
-        said.append(step(torch.tensor([[1], [2]]), torch.rand(60, 2, generator=seeded())))
-    assert torch.equal(said[0], said[1])
-    assert torch.equal(said[0], said[2])
+        said.append(step(torch.arange(of)[:, None], uniforms[:, :of])[:, :1])
+        caches.append(torch.stack([*cache.keys, *cache.values])[:, :1, :, :60])
+    assert all(torch.equal(said[0], other) for other in said)
+    assert all(torch.equal(caches[0], other) for other in caches)
     assert len(set(said[0].flatten().tolist())) > 3
+
+
+def kept_in(held: Held) -> torch.dtype:
+    """What keys and values are kept in beside such matrices."""
+    return torch.float32 if held == "float32" else torch.bfloat16
 
 
 @needs_compiler
@@ -98,7 +111,7 @@ def test_guesses_come_true_and_change_nothing(
     config = ModelConfig(
         vocab_size=11,
         n_layers=2,
-        d_model=72,
+        d_model=192,
         n_heads=3,
         context_length=400,
         position="rotary",
@@ -109,7 +122,7 @@ def test_guesses_come_true_and_change_nothing(
     sampling = SampleConfig(temperature=0.5, repetition_penalty=1.01)
     for guessing in (False, True):
         seen = torch.zeros(1, 11, dtype=torch.bool)
-        cache = model.new_cache(1)
+        cache = model.new_cache(1, dtype=kept_in(held))
         step = NativeStep(compiled, model, cache, sampling, 11, seen, held=held)
         step.pace = Pace([Way(threads, guessing)])
         said.append(step(torch.tensor([[1]]), torch.rand(380, 1, generator=seeded())))
@@ -132,7 +145,7 @@ def seeded() -> torch.Generator:
 def test_rounded_matrices_cost_less_than_5_thousandths_of_a_nat(
     rounded: Callable[[torch.Tensor], torch.Tensor],
 ) -> None:
-    """The step's arithmetic stays float32: matrices, keys and values are all that is rounded."""
+    """Matrices, keys and values; to 16 bits what meets int8, which is far nearer than int8 is."""
     torch.manual_seed(1)
     ids = torch.randint(11, (1, 400), generator=seeded()).cumsum(1) % 11  # steps of 0..10
     ids[:, 1::2] = (ids[:, ::2] * 3 + 1) % 11  # every second token follows from the one before
@@ -216,12 +229,12 @@ def test_keys_and_values_in_bfloat16_are_rounded_as_torch_rounds_them(
         step = NativeStep(compiled, model, caches[1], greedy, config.vocab_size, None)
         said = step(ids[:, 4:], torch.zeros(1, 2))
     assert said[0].tolist() == logits.argmax(dim=-1).tolist()
-    for found, wanted in zip(
-        caches[1].keys + caches[1].values, caches[0].keys + caches[0].values, strict=True
-    ):
-        assert found.dtype == torch.bfloat16
-        # Sums in another order may fall on the other side of the middle between two.
-        torch.testing.assert_close(found, wanted, rtol=2**-7, atol=1e-5)
+    for number in range(config.n_layers if config.attention else 0):
+        for of in ("keys", "values"):
+            wanted, found = (getattr(cache, of)[number][:, :, :5] for cache in caches)
+            assert found.dtype == torch.bfloat16
+            # Sums in another order may fall on the other side of the middle between two.
+            torch.testing.assert_close(found, wanted, rtol=2**-7, atol=1e-5 if not number else 2e-2)
 
 
 @needs_compiler
@@ -343,15 +356,60 @@ def test_a_long_text_is_read_from_bfloat16_and_it_is_said(monkeypatch: pytest.Mo
 
 
 @needs_compiler
-def test_scores_that_are_not_numbers_are_refused(compiled: Path) -> None:
-    model, tokenizer = made(ModelConfig(vocab_size=11, context_length=16, n_layers=1, d_model=24))
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+@pytest.mark.parametrize("held", ["float32", "bfloat16", "int8"])
+def test_scores_that_are_not_numbers_are_refused(compiled: Path, held: Held, bad: float) -> None:
+    model, tokenizer = made(
+        ModelConfig(vocab_size=11, context_length=16, n_layers=1, d_model=64, n_heads=2)
+    )
     cache = model.new_cache(1)
-    step = NativeStep(compiled, model, cache, SampleConfig(), 11, None)
     with torch.no_grad():
-        list(model.parameters())[-1].fill_(float("nan"))
+        model.token_embedding.weight[1, 5] = bad
+    step = NativeStep(compiled, model, cache, SampleConfig(), 11, None, held=held)
     assert step(torch.tensor([[1]]), torch.rand(5, 1))[0].item() == -1
     with pytest.raises(SamplingError, match="not numbers"):
         complete(model, tokenizer, "ab")
+
+
+def targets() -> list[tuple[str, ...]]:
+    """Ways to compile for processors with less than this one, which it can run as well."""
+    known = cpu_features().split()
+    wanted = {"": "", "avx2": "-mavx2 -mfma", "avx512bw": "-mavx512f -mavx512bw -mfma"}
+    return [tuple(flags.split()) for name, flags in wanted.items() if not name or name in known]
+
+
+@needs_compiler
+@pytest.mark.parametrize("target", targets(), ids=" ".join)
+@pytest.mark.parametrize("held", ["float32", "bfloat16", "int8"])
+def test_a_processor_that_can_do_less_says_the_same(
+    compiled: Path, tmp_path: Path, target: tuple[str, ...], held: Held
+) -> None:
+    """Its sums differ in last bits at most: whether a product and a sum are fused.
+
+    Keys and values in float32, as a last bit may round to another number of bfloat16.
+    """
+    other = tmp_path / "step.so"
+    given = [
+        *_FLAGS,
+        *target,
+        "-Wno-psabi",
+        f"-I{HEADERS}",
+        str(STEP.file),
+        "-lm",
+        "-o",
+        str(other),
+    ]
+    subprocess.run([str(COMPILER), *given], check=True)
+    config = ModelConfig(vocab_size=11, n_layers=2, d_model=64, n_heads=2, context_length=200)
+    model, _ = made(config)
+    said, caches = [], []
+    for library in (compiled, other):
+        cache = model.new_cache(3)
+        step = NativeStep(library, model, cache, SampleConfig(count=3), 11, None, held=held)
+        said.append(step(torch.tensor([[1], [2], [3]]), torch.rand(150, 3, generator=seeded())))
+        caches.append(torch.stack([*cache.keys, *cache.values])[:, :, :, :150])
+    assert torch.equal(*said)
+    torch.testing.assert_close(*caches, rtol=1e-3, atol=1e-3)
 
 
 @needs_compiler

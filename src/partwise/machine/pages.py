@@ -35,7 +35,8 @@ class LargePages:
         except OSError:
             return
         room = torch.frombuffer(memory, dtype=torch.uint8)
-        self._room = room[-room.data_ptr() % _LARGE :]
+        start = -room.data_ptr() % _LARGE
+        self._room = room[start : start + size]
 
     def keep(self, tensor: Tensor) -> Tensor:
         """The same numbers in this memory, or the tensor itself where there is no room."""

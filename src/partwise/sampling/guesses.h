@@ -5,11 +5,11 @@
 
 #include <stdint.h>
 
-enum { ORDERS = 4, PLACES = 8192, SURE = 3 };
+enum { ORDERS = 4, PLACES = 8192, SURE = 3, MOST_TIMES = 100 };
 
 typedef struct {
     int32_t next[ORDERS][PLACES];  /* what mostly followed 1 to ORDERS tokens, plus 1; 0: nothing did */
-    int32_t times[ORDERS][PLACES]; /* how often it did more than anything else */
+    int32_t times[ORDERS][PLACES]; /* how often it did more than anything else, up to MOST_TIMES */
     int32_t last[ORDERS];          /* the newest tokens, the newest first */
     float right[ORDERS][SURE];     /* how often guesses came true of late, by what they stand on */
 } Guesses;
@@ -49,7 +49,10 @@ static void learn(Guesses *g, int64_t token) {
             int right = *next - 1 == token;
             float *of_late = chance(g, order, at);
             *of_late += 0.02f * (right - *of_late);
-            *times += right ? 1 : -1;
+            if (right)
+                *times += *times < MOST_TIMES;
+            else
+                --*times;
         }
         if (!*times) *next = (int32_t)token + 1, *times = 1;
     }

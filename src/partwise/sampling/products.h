@@ -2,13 +2,13 @@
 
    The order of every sum stands here and is not the compiler's choice, so that a token comes out the
    same in any company: alone or with others, guessed ahead or not, by one thread or by several. (Only
-   whether a product and a sum are fused is left to the compiler, which fuses all of them or none.) */
+   whether a product and a sum in one expression are fused is left to the compiler, which fuses all of
+   them or none.) */
 
-#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-#include "vectors.h"
+#include "whole.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "columns that lie together in a number are of a little-endian processor"
@@ -111,28 +111,13 @@ static inline __attribute__((always_inline)) void tile(
         }
 }
 
-/* A row of x for products with int8, in whole numbers of 16 bits, of which the largest is 32,767;
-   returns what one of them is worth. They are nearly as near to x as sums in float32 come. */
-static float in_words(const float *x, int16_t *words, int64_t n) {
-    float most[LANES] = {0}, bad[LANES] = {0};
-    for (int64_t i = 0; i < n; i += LANES)
-        for (int l = 0; l < LANES; l++) {
-            float size = fabsf(x[i + l]);
-            most[l] = size > most[l] ? size : most[l];
-            bad[l] += size * 0; /* what is no number stays none */
-        }
-    float largest = 0, none = 0;
-    for (int l = 0; l < LANES; l++) {
-        largest = most[l] > largest ? most[l] : largest;
-        none += bad[l];
-    }
-    /* Of what is smaller nothing would come anyway. */
-    float factor = largest > 1e-30f && none == 0 ? 32767 / largest : 0;
-    for (int64_t i = 0; i < n; i++) {
-        float scaled = factor > 0 ? x[i] * factor : 0;
-        words[i] = (int16_t)(int32_t)(scaled + (scaled < 0 ? -0.5f : 0.5f));
-    }
-    return largest / 32767 + none;
+/* a * b + c, where a branch may lie between: fused wherever the processor can. */
+static inline float fused(float a, float b, float c) {
+#if defined(FP_FAST_FMAF)
+    return fmaf(a, b, c);
+#else
+    return a * b + c;
+#endif
 }
 
 /* The same of int8, with x in words of so many `units`: whole numbers are summed up exactly. */
@@ -144,18 +129,18 @@ static inline __attribute__((always_inline)) void tile_int8(
         for (int r = 0; r < rows; r++) {
             const int8_t *of = w + r * n + i;
             __builtin_prefetch(of + rows * n);
-            Words first = words(of), second = words(of + QUADS / 2);
+            Words first = from_bytes(of), second = from_bytes(of + QUADS / 2);
             float scale = scales[r * (n / QUADS) + i / QUADS];
             for (int c = 0; c < columns; c++) {
                 const int16_t *of_x = x + c * n + i;
-                Whole sum = pairs((Whole){0}, first, sixteen_bits(of_x));
-                sum = pairs(sum, second, sixteen_bits(of_x + QUADS / 2));
+                Whole sum = pairs((Whole){0}, first, from_words(of_x));
+                sum = pairs(sum, second, from_words(of_x + QUADS / 2));
                 sums[r][c] += __builtin_convertvector(sum, Lanes) * scale;
             }
         }
     for (int c = 0; c < columns; c++)
         for (int r = 0; r < rows; r++)
-            y[c * width + r] = together(sums[r][c]) * units[c] + (bias ? bias[r] : 0);
+            y[c * width + r] = fused(together(sums[r][c]), units[c], bias ? bias[r] : 0);
 }
 
 /* Rows `row` to `end` of W, `rows` at a time as far as they go; returns the first that is left. */

@@ -1,9 +1,10 @@
 /* A GPT says token after token: the model's forward pass for one token a text, and the choice.
 
-   The same arithmetic as the model's own, in float32, on the same cache of keys and values. A pass
-   costs one reading of all weights, so nothing here does more than keep up with the memory; several
-   threads share the rows of each matrix, and meet before what they computed is read. A text alone
-   may read a guess of its next token in the same pass (guesses.h).
+   The same arithmetic as the model's own, in float32, on the same cache of keys and values; a product
+   with int8 rounds what it is multiplied with to 16 bits. A pass costs one reading of all weights, so
+   nothing here does more than keep up with the memory; several threads share the rows of each matrix,
+   and meet before what they computed is read. A text alone may read a guess of its next token in the
+   same pass (guesses.h).
 
    `native.py` fills these structures; their fields are the same, in the same order. */
 
@@ -116,7 +117,7 @@ static inline float exponential(float x) {
     return (p * r * r + r + 1.0f) * power.value;
 }
 
-/* erf(x) with an error below 2e-7. Source: Abramowitz and Stegun, "Handbook of Mathematical Functions",
+/* erf(x), with an error of the formula below 2e-7. Source: Abramowitz and Stegun, "Handbook of Mathematical Functions",
    1964, 7.1.26. */
 static inline float error_function(float x) {
     float size = fabsf(x), t = 1 / (1 + 0.3275911f * size);
@@ -197,7 +198,7 @@ static void activate(const Model *model, float *up, const float *gate, int64_t n
             /* 1 + tanh(z) = 2 / (1 + exp(-2 z)) */
             up[i] = x / (1 + exponential(-1.59576912f * (x + 0.044715f * x * x * x)));
         else {
-            x = x > 0 ? x : 0;
+            x = x < 0 ? 0 : x; /* what is no number stays none */
             up[i] = model->activation == RELU2 ? x * x : x;
         }
     }
