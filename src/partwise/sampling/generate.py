@@ -131,25 +131,30 @@ def _pieces(
             choices = (chooser.choices, chooser.seen)
             native = NativeStep(library, model, reader.cache, config, *choices, held=held)
         first = torch.tensor([prompt.ids] * config.count, device=_device(model))  # (B, T)
-        for step, tokens in enumerate(_said(reader, chooser, native, first), start=1):
-            if min(tokens) < 0:
-                raise SamplingError(
-                    "the model's scores are not numbers after {tokens} tokens; its training "
-                    "diverged or its weights are damaged: sample an earlier checkpoint",
-                    tokens=len(prompt.ids) + step - 1,
-                )
+        step = 0
+        for said in _said(reader, chooser, native, first):
+            tokens = said if last is None else said[: last - step]  # (steps, B)
+            bad = (tokens < 0).any(dim=1)
+            good = int(bad.int().argmax()) if bad.any() else len(tokens)
+            step += good
             for index, voice in enumerate(voices):
-                text = voice.say(tokens[index], last=step == last)
+                text = voice.say(tokens[:good, index].tolist(), last=step == last)
                 if text:
                     yield Piece(index, text)
             if all(voice.ended for voice in voices):
                 return
+            if good < len(tokens):
+                raise SamplingError(
+                    "the model's scores are not numbers after {tokens} tokens; its training "
+                    "diverged or its weights are damaged: sample an earlier checkpoint",
+                    tokens=len(prompt.ids) + step,
+                )
 
 
 def _said(
     reader: Reader, chooser: "Chooser", native: NativeStep | None, first: Tensor
-) -> Iterator[list[int]]:
-    """The token of each text, step after step without end.
+) -> Iterator[Tensor]:
+    """The tokens of the texts, without end: (steps, B), of several steps where they come at once.
 
     Args:
         reader: has read nothing yet.
@@ -161,7 +166,7 @@ def _said(
     size = FIRST_BLOCK
     while True:
         new = chooser.next(reader.read(new))  # (B, 1)
-        yield new[:, 0].tolist()
+        yield new.T
         while native is not None and reader.room != 0:
             began = time.perf_counter()
             limits = [limit for limit in (size, reader.room, native.pace.most) if limit is not None]
@@ -172,7 +177,7 @@ def _said(
             new = said[-1:].T
             if steps == size and time.perf_counter() - began < BLOCK_SECONDS:
                 size = min(2 * size, LARGEST_BLOCK)
-            yield from said.tolist()
+            yield said
 
 
 class Voice:
@@ -194,12 +199,14 @@ class Voice:
         """Whether nothing more is said, whatever comes."""
         return self._scanner.ended
 
-    def say(self, token: int, last: bool) -> str:
-        """The text that may be shown now; all that is left if `token` is the `last` one."""
+    def say(self, tokens: list[int], last: bool) -> str:
+        """The text that may be shown now; all that is left if they are the `last` ones."""
         if self.ended:
             return ""
-        ends = token == self._end
-        text = "" if ends else self._scanner.push(self._decoder.push(token))
+        ends = self._end is not None and self._end in tokens
+        if self._end is not None and ends:
+            tokens = tokens[: tokens.index(self._end)]
+        text = self._scanner.push("".join(map(self._decoder.push, tokens)))
         if (ends or last) and not self.ended:
             text += self._scanner.push(self._decoder.finish())
             text += self._scanner.finish()
