@@ -17,6 +17,7 @@ from partwise.budget.choices import (
     about_machine,
     choose,
     fit_texts,
+    fit_to_steps,
     fit_to_text,
     fit_training,
     rate_for,
@@ -187,6 +188,38 @@ def test_a_recipe_of_short_texts_first_reads_as_many_in_another_context(
     assert [f"{batch_size} texts a step" in str(each) for each in notices] == [True] * (
         context != 512
     )
+
+
+@pytest.mark.parametrize(
+    ("tokens", "said", "context"),
+    [
+        # 3.1 readings in steps of 1,024 tokens.
+        *((100_000, {}, 256), (329_000, {}, 256), (332_000, {}, 512), (1_000_000, {}, 512)),
+        *((1_000_000, {"steps": 999}, 256), (100_000, {"steps": 1000}, 512)),
+        *((1_000_000, {"epochs": 1.0}, 256), (100_000, {"epochs": 11.0}, 512)),
+        *((1_000_000, {"tokens": 1_000_000}, 256), (100_000, {"tokens": 1_100_000}, 512)),
+        *((100_000, {"minutes": 1.0}, 512), (100_000, {"batch_size": 1}, 256)),
+        (170_000, {"batch_size": 1}, 512),
+    ],
+)
+def test_few_steps_learn_half_the_context(tokens: int, said: dict[str, Any], context: int) -> None:
+    fast = recipe("fast")
+    train = replace(fast.train, **said)
+    model, notices = fit_to_steps(fast.model, fast, train, set(), said.keys(), tokens)
+    assert model.context_length == context
+    assert len(notices) == (context != 512)
+    assert fit_to_steps(fast.model, fast, train, {"context_length"}, said.keys(), tokens)[1] == []
+
+
+def test_few_steps_change_no_recipe_of_whole_texts() -> None:
+    small = recipe("small")
+    said = {"steps": 10}
+    train = replace(small.train, **said)
+    assert fit_to_steps(small.model, small, train, set(), said.keys(), 1000) == (small.model, [])
+    # Nor a context that is near its short texts already.
+    fast = recipe("fast")
+    model = replace(fast.model, context_length=256)
+    assert fit_to_steps(model, fast, train, set(), said.keys(), 1000) == (model, [])
 
 
 def test_what_was_said_of_a_batch_stands() -> None:

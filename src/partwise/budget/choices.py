@@ -28,6 +28,9 @@ TOKENS_A_STEP = 4096
 # Limits that say how long a run is; the others say when it may end earlier.
 LENGTHS = ("epochs", "tokens", "minutes")
 
+# Steps below which a recipe of short texts first learns more from half its context.
+FEW = 1000
+
 # A run is looked at this often, unless that costs more than it tells.
 EVALUATIONS = 8
 
@@ -104,6 +107,56 @@ def fit_to_text(
     return shorter, [notice]
 
 
+def fit_to_steps(
+    model: ModelConfig,
+    begin: Recipe,
+    train: TrainConfig,
+    said_of_model: Set[str],
+    said_of_training: Set[str],
+    train_tokens: int,
+) -> tuple[ModelConfig, list[Notice]]:
+    """A recipe of short texts first in half its context, where its steps are few.
+
+    Few steps read few of the whole texts, and the fewer texts there are in a step, the more of them
+    it takes: docs/experiments.md has what that costs.
+
+    Args:
+        model: with a context that the text can fill.
+        begin: the recipe.
+        train: its training with everything said laid over it.
+        said_of_model, said_of_training: fields that the user named.
+        train_tokens: tokens of the training part.
+    """
+    short, context = begin.train.short_context, model.context_length
+    if short is None or "context_length" in said_of_model or context < 4 * short:
+        return model, []
+    ends = _ends(train, said_of_training)
+    tokens = train.batch_size * context
+    steps = [each for each in (ends.steps,) if each is not None]
+    if ends.epochs is not None:
+        steps.append(math.ceil(ends.epochs * train_tokens / tokens))
+    if ends.tokens is not None:
+        steps.append(math.ceil(ends.tokens / tokens))
+    if min(steps, default=FEW) >= FEW:
+        return model, []
+    notice = Notice(
+        "context of {context} tokens instead of {before}: {steps:,} steps are few to learn a "
+        "longer one",
+        context=context // 2,
+        before=context,
+        steps=min(steps),
+    )
+    return replace(model, context_length=context // 2), [notice]
+
+
+def _ends(train: TrainConfig, said: Set[str]) -> TrainConfig:
+    """The training with the lengths that were asked for; a recipe's own would cut them short."""
+    if not said & {"steps", *LENGTHS}:
+        return train
+    others: dict[str, Any] = dict.fromkeys({"steps", "epochs", "tokens"} - said)
+    return replace(train, **others)
+
+
 def fit_training(
     train: TrainConfig, said: Set[str], context: int, train_tokens: int, validation_tokens: int
 ) -> tuple[TrainConfig, list[Notice]]:
@@ -116,10 +169,7 @@ def fit_training(
         train_tokens, validation_tokens: tokens in each part of the text.
     """
     notices = []
-    if said & {"steps", *LENGTHS}:
-        # A recipe's length would cut short what was asked for.
-        others: dict[str, Any] = dict.fromkeys({"steps", "epochs", "tokens"} - said)
-        train = replace(train, **others)
+    train = _ends(train, said)
     steps = train.steps
     if steps is not None and "warmup_steps" not in said:
         train = replace(train, warmup_steps=min(train.warmup_steps, steps // 10))
@@ -220,13 +270,16 @@ def choose(
     resized = {"n_layers", "d_model", "d_ff"} & said_of_model
     if resized and "lr" not in said_of_training:
         train = replace(train, lr=rate_for(model))
+    model, about_steps = fit_to_steps(
+        model, begin, train, said_of_model, said_of_training, train_tokens
+    )
     train, about_texts = fit_texts(train, begin, said_of_training, model.context_length)
     train, about_training = fit_training(
         train, said_of_training, model.context_length, train_tokens, validation_tokens
     )
     usual = replace(begin.model, vocab_size=model.vocab_size, context_length=model.context_length)
     about_model = [_about_model(model, name, changed=model != usual, fine_tuned=fine_tuned)]
-    notices = (*about_model, *about_context, *about_texts, *about_training)
+    notices = (*about_model, *about_context, *about_steps, *about_texts, *about_training)
     return Chosen(model, train, notices)
 
 
