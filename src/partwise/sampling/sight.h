@@ -55,6 +55,8 @@ static inline __attribute__((always_inline)) void mix(const float *weights, cons
     int64_t i = 0;
     for (; i + 4 * LANES <= n; i += 4 * LANES)
         mix_some(weights, values, n, i, first, end, out, halves, 4);
+    for (; i + 2 * LANES <= n; i += 2 * LANES)
+        mix_some(weights, values, n, i, first, end, out, halves, 2);
     for (; i + LANES <= n; i += LANES)
         mix_some(weights, values, n, i, first, end, out, halves, 1);
     for (; i < n; i++) {
