@@ -1,7 +1,7 @@
 """Put the results of benchmarks into docs/benchmarks.md, each between its two marks.
 
     partwise bench training sampling --out benchmarks/results/bench.json
-    python benchmarks/peers.py train --out benchmarks/results/peers-train.json
+    python benchmarks/peers.py train --compiled --bfloat16 --out benchmarks/results/peers-train.json
     python benchmarks/tables.py
 
 The table of `benchmarks/results/NAME.json` stands between `<!-- NAME -->` and `<!-- end NAME -->`.

@@ -13,11 +13,13 @@ from partwise.errors import CompilerError
 from partwise.machine import CompileCheck
 from partwise.machine.library import Source
 from partwise.messages import Notice
+from partwise.model.config import ModelConfig
 from partwise.model.gpt import GPT
 from partwise.training import compiling
 from partwise.training.compiling import (
     LONG,
     LONG_FOR_ATTENTION,
+    LONG_IF_WIDE,
     NARROW,
     attention_library,
     choose_compile,
@@ -33,14 +35,18 @@ PEAK = 1e11
 
 
 def chosen(
-    device: str = "cpu", total: int | None = 12, model: GPT | None = None, **changes: Any
+    device: str = "cpu",
+    total: int | None = 12,
+    model: GPT | None = None,
+    dtype: torch.dtype = torch.float32,
+    **changes: Any,
 ) -> tuple[bool, str]:
     compiling, notice = choose_compile(
         model or new_model(),
         replace(AUTO, **changes),
         data(),
         device=torch.device(device),
-        dtype=torch.float32,
+        dtype=dtype,
         step=0,
         total=total,
     )
@@ -74,6 +80,24 @@ def test_a_wide_model_is_not_compiled_on_a_cpu() -> None:
     assert f"a width of {NARROW + 2}" in line
     assert chosen("cuda", total=1 << 40, model=wide)[0]
     assert chosen(total=1 << 40, model=new_model(replace(MODEL, d_model=NARROW)))[0]
+
+
+def test_a_wide_model_in_bfloat16_is_compiled_in_a_very_long_run() -> None:
+    wide = replace(MODEL, d_model=NARROW + 2, dropout=0.0)
+    minutes = LONG_IF_WIDE / 60
+
+    def compiled(config: ModelConfig, minutes: float, dtype: torch.dtype = torch.bfloat16) -> bool:
+        return chosen(total=None, model=new_model(config), dtype=dtype, minutes=minutes)[0]
+
+    assert compiled(wide, minutes)
+    assert not compiled(wide, minutes - 1)
+    assert not compiled(wide, minutes, torch.float32)
+    for part in ("dropout", "attention_dropout", "embedding_dropout"):
+        assert not compiled(replace(wide, **{part: 0.1}), minutes)
+    assert (
+        f"from {minutes:.0f} minutes on"
+        in chosen(total=None, model=new_model(wide), dtype=torch.bfloat16, minutes=minutes - 1)[1]
+    )
 
 
 def test_minutes_are_what_they_say_and_the_shorter_limit_counts() -> None:

@@ -29,13 +29,17 @@ from partwise.training.whole_step import WholeStep, is_kept, is_small, unsuited,
 # Training time from which a CPU compiles (seconds); the compiler takes about a minute.
 LONG = 300.0
 
+# The same for a wide model in bfloat16, of whose step less is spared.
+LONG_IF_WIDE = 1800.0
+
 # Training time from which attention is compiled; that takes two seconds, once a machine, and spares
 # a tenth of a step.
 LONG_FOR_ATTENTION = 10.0
 
 # Width of the residual stream up to which a CPU compiles. Measured with torch 2.13 on one core of a
 # Xeon: compiled steps of `small` (width 128) took half as long, those of a stack of width 384 took
-# 1.2 times as long.
+# 1.2 times as long. In bfloat16, for which no attention in C is there, the latter take a twentieth
+# less (benchmarks/peers.py); with dropout that was not measured.
 NARROW = 128
 
 # Batches that are looked at to see whether all have one shape.
@@ -77,8 +81,10 @@ def choose_compile(
         return True, None
     if device.type != "cpu" or not isinstance(model, GPT):
         return False, Notice("not compiled: here that is done when it is asked for (compile=on)")
-    width = model.config.d_model
-    if width > NARROW:
+    parts = model.config
+    width = parts.d_model
+    drops = parts.dropout or parts.attention_dropout or parts.embedding_dropout
+    if width > NARROW and (drops or dtype != torch.bfloat16):
         return False, Notice(
             "not compiled: on a CPU a width of {width} gains little by it (compile=on)",
             width=width,
@@ -90,11 +96,12 @@ def choose_compile(
             "not compiled: the compiler takes a while itself, and how long the run is cannot be "
             "foreseen (compile=on)"
         )
-    if seconds < LONG:
+    enough = LONG if width <= NARROW else LONG_IF_WIDE
+    if seconds < enough:
         return False, Notice(
             "not compiled: the compiler takes a while itself, which pays in runs from "
             "{enough:.0f} minutes on (compile=on)",
-            enough=LONG / 60,
+            enough=enough / 60,
         )
     return True, Notice(
         "compiling: that takes about a minute, which {minutes:,.0f} minutes or more of training "
