@@ -53,6 +53,16 @@ def test_a_damaged_library_is_compiled_again(source: Source, whole: float) -> No
 
 
 @needs_compiler
+def test_a_compiler_that_takes_too_long_is_not_waited_for(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(libraries, "_PATIENCE", 0.0)
+    with pytest.raises(CompilerError, match=r"took longer than 0\.0 seconds"):
+        source.library()
+    assert source.kept() is None
+
+
+@needs_compiler
 def test_a_compiler_that_fails_is_named_with_its_reason(source: Source) -> None:
     source.file.write_text("int seven(void) { return nothing_of_the_kind; }\n", encoding="utf-8")
     with pytest.raises(CompilerError, match="nothing_of_the_kind"):

@@ -94,7 +94,13 @@ class Source:
                         timeout=_PATIENCE,
                         check=False,
                     )
-                except (OSError, subprocess.TimeoutExpired) as error:
+                except subprocess.TimeoutExpired as error:
+                    raise CompilerError(
+                        "the C compiler took longer than {seconds} seconds; try again when the "
+                        "machine is less busy",
+                        seconds=_PATIENCE,
+                    ) from error
+                except OSError as error:
                     said = str(error)
                     break
                 if done.returncode == 0:

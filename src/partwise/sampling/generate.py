@@ -133,17 +133,16 @@ def _pieces(
         first = torch.tensor([prompt.ids] * config.count, device=_device(model))  # (B, T)
         step = 0
         for said in _said(reader, chooser, native, first):
-            tokens = said if last is None else said[: last - step]  # (steps, B)
-            bad = (tokens < 0).any(dim=1)
-            good = int(bad.int().argmax()) if bad.any() else len(tokens)
+            rows = (said if last is None else said[: last - step]).tolist()  # (steps, B)
+            good = next((n for n, row in enumerate(rows) if min(row) < 0), len(rows))
             step += good
             for index, voice in enumerate(voices):
-                text = voice.say(tokens[:good, index].tolist(), last=step == last)
+                text = voice.say([row[index] for row in rows[:good]], last=step == last)
                 if text:
                     yield Piece(index, text)
             if all(voice.ended for voice in voices):
                 return
-            if good < len(tokens):
+            if good < len(rows):
                 raise SamplingError(
                     "the model's scores are not numbers after {tokens} tokens; its training "
                     "diverged or its weights are damaged: sample an earlier checkpoint",
