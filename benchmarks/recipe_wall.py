@@ -59,12 +59,13 @@ def main() -> None:
     parser.add_argument("--text", default="tinyshakespeare")
     parser.add_argument("--minutes", type=float, help="in place of the recipe's steps")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first", type=int, default=1, help="the first of the seeds")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/recipe_wall.jsonl"))
     args = parser.parse_args()
     args.out.parent.mkdir(parents=True, exist_ok=True)
     machine = describe()
     found = []
-    for seed in range(1, args.seeds + 1):
+    for seed in range(args.first, args.first + args.seeds):
         result = once(args, seed)
         found.append(result)
         print(json.dumps(result), flush=True)
