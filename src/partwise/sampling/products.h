@@ -72,6 +72,15 @@ static inline float dot(const float *a, const float *b, int64_t n) {
     return sum;
 }
 
+/* a * b + c, where a branch may lie between: fused wherever the processor can. */
+static inline float fused(float a, float b, float c) {
+#if defined(FP_FAST_FMAF)
+    return fmaf(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+
 /* `rows` rows of W with `columns` rows of x: y[c][r] = W[r] . x[c] + bias[r]. The rows of W that come
    next are asked for meanwhile: left to itself, memory is a fifth slower. */
 static inline __attribute__((always_inline)) void tile(
@@ -109,15 +118,6 @@ static inline __attribute__((always_inline)) void tile(
             }
             y[c * width + r] = sum + (bias ? bias[r] : 0);
         }
-}
-
-/* a * b + c, where a branch may lie between: fused wherever the processor can. */
-static inline float fused(float a, float b, float c) {
-#if defined(FP_FAST_FMAF)
-    return fmaf(a, b, c);
-#else
-    return a * b + c;
-#endif
 }
 
 /* The same of int8, with x in words of so many `units`: whole numbers are summed up exactly. */

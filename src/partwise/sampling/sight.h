@@ -1,5 +1,5 @@
-/* What is in sight of a token: keys and values of each slot of the cache, (slots, head_size), in float32
-   or, as `halves`, in bfloat16. */
+/* What is in sight of a token: keys and values of each slot of the cache, (slots, head_size), in
+   float32 or, as `halves`, in bfloat16. */
 
 #include <stdint.h>
 
@@ -22,10 +22,11 @@ static inline __attribute__((always_inline)) float single(const void *memory, in
 static inline __attribute__((always_inline)) void compare(
     const float *query, const void *keys, int64_t n, int64_t first, int64_t end, float *scores,
     const int halves) {
+    const int64_t row = n * (halves ? 2 : 4);
     for (int64_t slot = first; slot < end; slot++) {
         int64_t place = slot * n, i = 0;
-        for (int64_t byte = 0; byte < n * (halves ? 2 : 4); byte += 64)
-            __builtin_prefetch((const char *)keys + (place + SLOTS_AHEAD * n) * (halves ? 2 : 4) + byte);
+        const char *ahead = (const char *)keys + (slot + SLOTS_AHEAD) * row;
+        for (int64_t byte = 0; byte < row; byte += 64) __builtin_prefetch(ahead + byte);
         Lanes even = {0}, odd = {0};
         for (; i + BLOCK <= n; i += BLOCK) {
             even += lanes(query + i) * sixteen(keys, place + i, halves);

@@ -117,8 +117,8 @@ static inline float exponential(float x) {
     return (p * r * r + r + 1.0f) * power.value;
 }
 
-/* erf(x), with an error of the formula below 2e-7. Source: Abramowitz and Stegun, "Handbook of Mathematical Functions",
-   1964, 7.1.26. */
+/* erf(x), with an error of the formula below 2e-7. Source: Abramowitz and Stegun, "Handbook of
+   Mathematical Functions", 1964, 7.1.26. */
 static inline float error_function(float x) {
     float size = fabsf(x), t = 1 / (1 + 0.3275911f * size);
     float p = 1.061405429f;
