@@ -327,11 +327,11 @@ def sampling_cases(asked: argparse.Namespace) -> list[Case]:
         )
         return int(found.shape[1]) - 1
 
-    def own(dtype: Any, length: int) -> Callable[[], int]:
+    def own(dtype: Any, length: int, model: GPT = ours, tokenizer: Any = None) -> Callable[[], int]:
         settings = SampleConfig(tokens=length, dtype=dtype)
 
         def one() -> int:
-            complete(ours, ByteTokenizer(), "\n", settings)
+            complete(model, tokenizer or ByteTokenizer(), "\n", settings)
             return length
 
         return one
@@ -347,18 +347,13 @@ def sampling_cases(asked: argparse.Namespace) -> list[Case]:
     ]
     if asked.run:
         opened = Run.open(asked.run)
-        trained, tokenizer = opened.model(), opened.tokenizer()
+        trained, said = opened.model(), opened.tokenizer()
         sizes = [f"{c.n_layers} of {c.d_model}" for c in (trained.config, config)]
         if sizes[0] != sizes[1]:
             raise SystemExit(f"{asked.run} has {sizes[0]}, not {sizes[1]}")
         for dtype, chosen in (("auto", "as it chooses"), ("int8", "int8")):
-            settings = SampleConfig(tokens=10_000, dtype=dtype)
-
-            def one(settings: SampleConfig = settings) -> int:
-                complete(trained, tokenizer, "\n", settings)
-                return 10_000
-
-            named.append((f"Partwise, trained, {chosen}, 10,000 tokens", one))
+            of_run = own(dtype, 10_000, trained, said)
+            named.append((f"Partwise, trained, {chosen}, 10,000 tokens", of_run))
     return [
         _case(group, name, lambda one=one: _rate(one, asked.seconds), baseline=number == 0)
         for number, (name, one) in enumerate(named)

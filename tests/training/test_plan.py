@@ -36,7 +36,8 @@ A_STEP = CONTEXT * ROWS
 def test_the_first_limit_that_can_be_counted_in_steps(
     limits: dict[str, Any], expected: tuple[int, str] | None
 ) -> None:
-    assert foreseen(replace(CONFIG, **{"steps": None, **limits}), data()) == expected
+    config = replace(CONFIG, **{"steps": None, **limits})
+    assert foreseen(config, data().train_tokens, A_STEP) == expected
 
 
 def test_a_training_without_an_end_is_refused() -> None:

@@ -16,6 +16,7 @@ from partwise.model.parameters import count_parameters
 from partwise.model.presets import preset
 from partwise.training.config import TrainConfig
 from partwise.training.pieces import fitting
+from partwise.training.plan import foreseen
 
 DEFAULT = "small"
 
@@ -130,21 +131,15 @@ def fit_to_steps(
     short, context = begin.train.short_context, model.context_length
     if short is None or "context_length" in said_of_model or context < 4 * short:
         return model, []
-    ends = _ends(train, said_of_training)
-    tokens = train.batch_size * context
-    steps = [each for each in (ends.steps,) if each is not None]
-    if ends.epochs is not None:
-        steps.append(math.ceil(ends.epochs * train_tokens / tokens))
-    if ends.tokens is not None:
-        steps.append(math.ceil(ends.tokens / tokens))
-    if min(steps, default=FEW) >= FEW:
+    end = foreseen(_ends(train, said_of_training), train_tokens, train.batch_size * context)
+    if end is None or end[0] >= FEW:
         return model, []
     notice = Notice(
         "context of {context} tokens instead of {before}: {steps:,} steps are few to learn a "
         "longer one",
         context=context // 2,
         before=context,
-        steps=min(steps),
+        steps=end[0],
     )
     return replace(model, context_length=context // 2), [notice]
 

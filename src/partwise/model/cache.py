@@ -52,7 +52,6 @@ class KVCache:
                 context_length=config.context_length,
             )
         self.batch_size = batch_size
-        self.dtype = dtype or torch.get_default_dtype()
         self.capacity = None if self.ring else capacity
         self.slots = config.window if self.ring and config.window is not None else capacity
         shape = (batch_size, config.key_value_heads, self.slots, config.head_size)

@@ -21,7 +21,7 @@ from partwise.model.trace import evaluating
 from partwise.sampling.choose import choose, likeliest, penalise
 from partwise.sampling.config import SampleConfig, SampleDtype
 from partwise.sampling.draws import Draws
-from partwise.sampling.native import STEP, Held, NativeStep, is_plain, loaded
+from partwise.sampling.native import STEP, Held, NativeStep, is_plain, kept_in, loaded
 from partwise.sampling.prompt import Prompt, end_of_text, read_prompt
 from partwise.sampling.reader import Reader
 from partwise.sampling.stops import StopScanner
@@ -124,8 +124,8 @@ def _pieces(
     with evaluating(model):
         chooser = Chooser(config, prompt, tokenizer.vocab_size, _device(model))
         held = held_by_step(config)
-        rounded = library is not None and held != "float32"
-        reader = Reader(model, config.count, caching, torch.bfloat16 if rounded else None)
+        dtype = None if library is None else kept_in(held)
+        reader = Reader(model, config.count, caching, dtype)
         native = None
         if library is not None and reader.cache is not None:
             choices = (chooser.choices, chooser.seen)

@@ -47,6 +47,11 @@ _BLOCK, _QUADS = 32, 64
 Held = Literal["float32", "bfloat16", "int8"]
 
 
+def kept_in(held: Held) -> torch.dtype:
+    """What keys and values are kept in beside such matrices."""
+    return torch.float32 if held == "float32" else torch.bfloat16
+
+
 class _Matrix(ctypes.Structure):
     _fields_ = [
         *((name, _PLACE) for name in ("weights", "scales", "bias")),
@@ -229,7 +234,7 @@ class NativeStep:
             ring=cache.ring,
             window=config.window or 0,
             ngram=config.ngram,
-            halves=cache.dtype == torch.bfloat16,
+            halves=any(keys.dtype == torch.bfloat16 for keys in cache.keys),
             eps=config.norm_eps,
             scale=math.sqrt(config.d_model) if config.scale_embeddings else 1.0,
             soft_cap=config.logit_soft_cap or 0.0,

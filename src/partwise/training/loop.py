@@ -128,7 +128,8 @@ def train(
         began -= progress.seconds
 
         # --- Compile, once and before anything depends on it --------------------------------------
-        limit = foreseen(config, data)
+        tokens_per_step = data.train.batch_size * data.train.context_length
+        limit = foreseen(config, data.train_tokens, tokens_per_step)
         total = limit[0] if limit else progress.planned_total
         context_length = data.train.context_length
         length = progress.pieces(total, config, context_length)
@@ -169,7 +170,6 @@ def train(
 
         # --- Say what begins ----------------------------------------------------------------------
         budget = None if config.minutes is None else 60 * config.minutes
-        tokens_per_step = data.train.batch_size * data.train.context_length
         yield Started(
             step=progress.step,
             total=total,

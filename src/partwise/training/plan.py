@@ -5,7 +5,6 @@ from partwise.messages import Notice
 from partwise.model.config import ModelConfig
 from partwise.model.guarantees import excluded
 from partwise.training.config import TrainConfig
-from partwise.training.data import Data
 from partwise.training.events import Reason
 from partwise.training.pieces import check_short
 from partwise.training.schedule import warmup_steps
@@ -56,19 +55,25 @@ def check_parts(config: TrainConfig, model: ModelConfig) -> None:
         )
 
 
-def foreseen(config: TrainConfig, data: Data) -> tuple[int, Reason] | None:
+def foreseen(
+    config: TrainConfig, train_tokens: int, tokens_per_step: int
+) -> tuple[int, Reason] | None:
     """The first of the limits that can be counted in steps, and its name.
+
+    Args:
+        config: the settings.
+        train_tokens: tokens of the training part.
+        tokens_per_step: of all texts of a batch.
 
     Returns:
         Steps and the limit they come from, or None when only minutes or a loss end the run.
     """
-    tokens_per_step = data.train.batch_size * data.train.context_length
     limits: list[tuple[int, Reason]] = []
     if config.steps is not None:
         limits.append((config.steps, "steps"))
     if config.epochs is not None:
         # Rounded up, and at least one step: asked-for epochs are read in full.
-        limits.append((_ceil(config.epochs * data.train_tokens, tokens_per_step), "epochs"))
+        limits.append((_ceil(config.epochs * train_tokens, tokens_per_step), "epochs"))
     if config.tokens is not None:
         limits.append((_ceil(config.tokens, tokens_per_step), "tokens"))
     return min(limits, key=lambda limit: limit[0]) if limits else None
