@@ -173,12 +173,7 @@ class Attention(nn.Module):
         alone = mask is None and past is None and observe is None
         dropout = self.dropout if self.training else 0.0
         if self.lean and alone and causal and self._is_plain:
-            asked = (qkv, self.n_heads, rotation, self._norms, dropout)
-            here = qkv.device.type == "cpu" and qkv.dtype == torch.float32
-            if self.library is not None and here:
-                y = compiled_attention.causal_attention(*asked, self.library)
-            else:
-                y = lean.causal_attention(*asked)
+            y = self._attend_lean(qkv, rotation, dropout)
             return y if self.projection is None else self.projection(y)
         qkv = qkv.view(batch, length, sum(heads), self.head_size)
         q, k, v = qkv.split_with_sizes(heads, dim=2)  # (B, T, heads, head_size)
@@ -200,6 +195,18 @@ class Attention(nn.Module):
         if self.projection is not None:
             y = self.projection(y)
         return y  # (B, T, d_model)
+
+    def _attend_lean(
+        self, qkv: Tensor, rotation: tuple[Tensor, Tensor] | None, dropout: float
+    ) -> Tensor:
+        """As `lean.py` or `attention.c` do it: in float32, also between products in bfloat16."""
+        wide = qkv.float() if qkv.dtype == torch.bfloat16 else qkv
+        asked = (wide, self.n_heads, rotation, self._norms, dropout)
+        here = wide.device.type == "cpu" and wide.dtype == torch.float32
+        if self.library is not None and here:
+            return compiled_attention.causal_attention(*asked, self.library).to(qkv.dtype)
+        with torch.autocast("cpu", enabled=False):
+            return lean.causal_attention(*asked).to(qkv.dtype)
 
     @property
     def _is_plain(self) -> bool:

@@ -132,7 +132,7 @@ class GPT(nn.Module):
         for layer, block in enumerate(self.blocks):
             if self.shortcut is not None:
                 if self.lean:
-                    x = lean.blend(x, embedded, self.shortcut[layer])
+                    x = lean.blend(x.to(embedded.dtype), embedded, self.shortcut[layer])
                 else:
                     kept, added = self.shortcut[layer]
                     x = kept * x + added * embedded
@@ -178,7 +178,7 @@ class GPT(nn.Module):
     def use_lean(self, on: bool, attention: Path | None = None) -> None:
         """Compute in fewer passes over memory, where that serves; values differ in last bits.
 
-        For training in float32 on a CPU, operation by operation.
+        For training on a CPU, operation by operation, in float32 or with products in bfloat16.
 
         Args:
             on: or as usual again.

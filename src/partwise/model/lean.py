@@ -3,7 +3,7 @@
 A CPU that trains a small model operation by operation spends a third of its time on carrying
 activations to and from memory. `torch` does that for every operator of a formula, and again for its
 gradient; here a formula and its gradient are a few operations each. Nothing is compiled. It serves
-training in float32; see `GPT.use_lean`.
+training in float32, also with products in bfloat16; see `GPT.use_lean`.
 """
 
 from typing import Any

@@ -210,7 +210,7 @@ def attention_library(
     A function of the settings and of the machine, so that a run that goes on computes as it began.
 
     Args:
-        model: trained in float32 on a CPU, operation by operation.
+        model: trained on a CPU, operation by operation.
         config: the settings.
         data: the batches.
         total: steps of the whole run, where they can be foreseen.

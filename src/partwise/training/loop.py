@@ -159,7 +159,7 @@ def train(
             if about_compiling is not None:
                 yield Said(about_compiling)
 
-        plain = device.type == "cpu" and dtype == torch.float32 and not objective.compiled
+        plain = device.type == "cpu" and dtype != torch.float16 and not objective.compiled
         if isinstance(model, GPT) and plain:
             library, about_attention = attention_library(
                 model, config, data, limit[0] if limit else None
