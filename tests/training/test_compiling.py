@@ -18,15 +18,18 @@ from partwise.model.gpt import GPT
 from partwise.training import compiling
 from partwise.training.compiling import (
     LONG,
-    LONG_FOR_ATTENTION,
+    LONG_FOR_PARTS,
     LONG_IF_WIDE,
     NARROW,
-    attention_library,
+    by_gradient,
     choose_compile,
+    compile_parts,
     shortest,
 )
 from partwise.training.data import Batch
-from partwise.training.events import Said, Started, Stepped
+from partwise.training.events import Evaluated, Said, Started, Stepped
+from partwise.training.objective import Objective
+from partwise.training.optim import build_optimizers
 from training.doubles import CONFIG, CONTEXT, MODEL, ROWS, data, new_model, of, run
 
 AUTO = replace(CONFIG, compile="auto")
@@ -159,62 +162,112 @@ def avx512(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
 
 
-def attention(total: int | None, **changes: Any) -> tuple[Path | None, str]:
-    library, notice = attention_library(new_model(), replace(CONFIG, **changes), data(), total)
-    return library, "" if notice is None else str(notice)
+PLAIN = replace(MODEL, d_model=16, d_ff=32, dropout=0.0)
+LIBRARIES = ("compiled_muon", "compiled_gradient", "compiled_attention")
+
+
+def parts(
+    total: int | None, config: ModelConfig = PLAIN, device: str = "cpu", **changes: Any
+) -> tuple[list[str], str]:
+    """What is computed by C code in such a run, and what is said of it."""
+    settings = replace(CONFIG, **{"optimizer": "muon", **changes})
+    model = new_model(config)
+    objective = Objective(model)
+    objective.device = torch.device(device)
+    optimizers = build_optimizers(model, settings)
+    shape = torch.Size((ROWS, CONTEXT))
+    whole = by_gradient(objective, settings, data(), total, shape)
+    notice = compile_parts(objective, optimizers, settings, data(), total, whole)
+    found = []
+    if getattr(optimizers[0], "_library", None) is not None:
+        found.append("muon")
+    if objective._gradient is not None:
+        found.append("gradient")
+    found += ["attention"] if model.blocks[0].attention.library is not None else []
+    return found, "" if notice is None else str(notice)
 
 
 @needs_compiler
-def test_attention_is_compiled_for_a_long_run(avx512: None) -> None:
-    weights = sum(m.weight.numel() for m in new_model().modules() if isinstance(m, nn.Linear))
-    enough = int(LONG_FOR_ATTENTION / (6 * weights * CONTEXT * ROWS / PEAK)) + 1
-    assert attention(enough - 2) == (None, "")
-    library, line = attention(enough)
-    assert library is not None and line == ""
-    assert attention(None) == (None, "")
-    assert attention(None, minutes=1.0) == (library, "")
-    assert attention(None, minutes=0.1) == (None, "")
+def test_parts_are_compiled_for_a_long_run(avx512: None) -> None:
+    model = new_model(PLAIN)
+    weights = sum(m.weight.numel() for m in model.modules() if isinstance(m, nn.Linear))
+    enough = int(LONG_FOR_PARTS / (6 * weights * CONTEXT * ROWS / PEAK)) + 1
+    assert parts(enough - 2) == ([], "")
+    found, line = parts(enough)
+    assert found == ["muon", "gradient"]
+    assert line.startswith("the loss and its gradient are one function of C")
+    assert parts(None) == ([], "")
+    assert parts(None, minutes=1.0)[0] == ["muon", "gradient"]
+    assert parts(None, minutes=0.1) == ([], "")
+    assert parts(enough, optimizer="adamw")[0] == ["gradient"]
 
 
-def test_attention_that_cannot_be_compiled_or_loaded_costs_one_line(
+@needs_compiler
+@pytest.mark.parametrize(
+    ("config", "changes", "expected"),
+    [
+        (PLAIN, {"compile": "auto"}, ["muon", "gradient"]),
+        (PLAIN, {"compile": "on"}, ["muon", "attention"]),
+        (PLAIN, {"label_smoothing": 0.1}, ["muon", "attention"]),
+        (PLAIN, {"accumulation": 2}, ["muon", "attention"]),
+        (replace(PLAIN, dropout=0.1), {}, ["muon", "attention"]),
+        (replace(PLAIN, window=4), {}, ["muon"]),
+        (PLAIN, {"compile": "auto", "optimizer": "adamw"}, ["attention"]),
+        (PLAIN, {"device": "cuda"}, []),
+    ],
+)
+def test_what_is_computed_by_c(
+    config: ModelConfig, changes: dict[str, Any], expected: list[str], avx512: None
+) -> None:
+    device = changes.pop("device", "cpu")
+    assert parts(1 << 40, config, device, **changes)[0] == expected
+
+
+@needs_compiler
+def test_a_model_with_a_hook_inside_is_computed_part_by_part(avx512: None) -> None:
+    objective, shape = Objective(new_model(PLAIN)), torch.Size((ROWS, CONTEXT))
+    assert by_gradient(objective, CONFIG, data(), 1 << 40, shape)
+    objective.model.blocks[0].register_forward_hook(lambda *_: None)
+    assert not by_gradient(objective, CONFIG, data(), 1 << 40, shape)
+
+
+def test_parts_that_cannot_be_compiled_or_loaded_cost_one_line(
     avx512: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def fails(_: Source) -> Path:
         raise CompilerError("there is no C compiler here; install gcc or clang")
 
     monkeypatch.setattr(Source, "library", fails)
-    library, line = attention(1 << 40)
-    assert library is None
-    assert line.startswith("attention goes operation by operation")
+    found, line = parts(1 << 40)
+    assert found == []
+    assert line.startswith("training goes operation by operation")
     assert "there is no C compiler here" in line
-    broken = tmp_path / "attention.so"
+    broken = tmp_path / "broken.so"
     broken.write_bytes(b"no library")
     monkeypatch.setattr(Source, "library", lambda _: broken)
-    library, line = attention(1 << 40)
-    assert library is None and "attention.so" in line
-    monkeypatch.setattr(compiling, "LONG_FOR_ATTENTION", 0.0)
+    found, line = parts(1 << 40)
+    assert found == [] and "broken.so" in line
+    monkeypatch.setattr(compiling, "LONG_FOR_PARTS", 0.0)
     _, events = run(CONFIG)
-    assert sum("attention goes" in str(said.notice) for said in of(Said, events)) == 1
+    assert sum("training goes" in str(said.notice) for said in of(Said, events)) == 1
 
 
 @needs_compiler
-def test_a_run_with_compiled_attention_learns_as_one_without(
-    avx512: None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("config", [PLAIN, replace(MODEL, window=None, dropout=0.0)])
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_run_with_compiled_parts_learns_as_one_without(
+    config: ModelConfig, optimizer: Any, avx512: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[Path | None] = []
-    use_lean = GPT.use_lean
-
-    def noted(model: GPT, on: bool, library: Path | None = None) -> None:
-        if on:
-            seen.append(library)
-        use_lean(model, on, library)
-
-    monkeypatch.setattr(GPT, "use_lean", noted)
-    quiet, losses = replace(MODEL, dropout=0.0), []
+    losses, lines = [], []
     for least in (1e9, 0.0):
-        monkeypatch.setattr(compiling, "LONG_FOR_ATTENTION", least)
-        model, events = run(model=new_model(quiet))
-        losses.append([event.loss for event in of(Stepped, events)])
+        monkeypatch.setattr(compiling, "LONG_FOR_PARTS", least)
+        settings = replace(CONFIG, optimizer=optimizer, grad_clip=0.5)
+        model, events = run(settings, model=new_model(config))
+        lines.append([str(said.notice) for said in of(Said, events)])
+        losses.append(
+            [event.loss for event in of(Stepped, events)]
+            + [event.val_loss for event in of(Evaluated, events)]
+        )
         assert all(block.attention.library is None for block in model.blocks)
-    assert seen[0] is None and seen[1] is not None
-    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    assert sum("one function of C" in line for line in lines[1]) == (config is PLAIN)
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)

@@ -93,12 +93,20 @@ def test_a_run_that_is_killed_again_and_again_ends_in_the_same_bits(tmp_path: Pa
 
 
 @needs_compiler
-def test_with_compiled_attention_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_with_compiled_parts_too(
+    accumulation: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """All of the gradient by C code, or attention and Muon alone."""
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
-    monkeypatch.setattr(compiling, "LONG_FOR_ATTENTION", 0.0)
-    written(tmp_path / "whole", RICH)
+    monkeypatch.setattr(compiling, "LONG_FOR_PARTS", 0.0)
+    config = replace(RICH, accumulation=accumulation)
+    parts = replace(MODEL, d_model=16, dropout=0.0)
+    written(tmp_path / "whole", config, model=new_model(parts))
     for place in (9, 4, None):
-        written(tmp_path / "killed", RICH, resume=True, abandon_after=place)
+        written(
+            tmp_path / "killed", config, model=new_model(parts), resume=True, abandon_after=place
+        )
     assert same_checkpoint(tmp_path / "whole", tmp_path / "killed")
 
 

@@ -1,9 +1,12 @@
 """Muon's steps are orthogonal, whatever the matrix's shape and scale."""
 
+from pathlib import Path
+
 import pytest
 import torch
+from compilers import needs_compiler
 
-from partwise.training import muon
+from partwise.training import compiled_muon, muon
 from partwise.training.muon import Muon, orthogonalise, polynomials
 
 SHAPES = [(6, 6), (6, 18), (18, 6), (4, 5)]
@@ -93,3 +96,85 @@ def test_a_gradient_of_zero_is_no_move() -> None:
     parameter.grad = torch.zeros(2, 3)
     Muon([parameter], lr=0.1, momentum=0.9).step()
     assert torch.equal(parameter, torch.ones(2, 3))
+
+
+@pytest.fixture
+def library(surroundings: None, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    return compiled_muon.SOURCE.library()
+
+
+WHOLE = [(16, 16), (16, 48), (48, 16), (64, 96), (112, 64), (64, 64), (160, 32)]
+
+
+def moved(
+    library: Path | None, steps: int, polar_express: bool, decay: float = 0.2
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Where matrices stand after four steps, and their momentum."""
+    torch.manual_seed(3)
+    parameters = [torch.nn.Parameter(torch.randn(shape)) for shape in WHOLE]
+    optimizer = Muon(
+        *(parameters,),
+        lr=0.1,
+        momentum=0.9,
+        momentum_steps=2,
+        weight_decay=decay,
+        steps=steps,
+        polar_express=polar_express,
+    )
+    optimizer.use_library(library)
+    for step in range(4):
+        for parameter in parameters:
+            parameter.grad = 10.0 ** (step - 2) * torch.randn_like(parameter)
+        optimizer.step()
+    memory = [optimizer.state[parameter]["momentum_buffer"] for parameter in parameters]
+    assert all(optimizer.state[parameter]["step"] == 4 for parameter in parameters)
+    return [parameter.detach() for parameter in parameters], memory
+
+
+@needs_compiler
+@pytest.mark.parametrize("polar_express", [False, True])
+@pytest.mark.parametrize("steps", [1, 3, 4, 5, 8])
+def test_compiled_it_moves_alike(steps: int, polar_express: bool, library: Path) -> None:
+    found, wanted = (moved(kind, steps, polar_express) for kind in (library, None))
+    for ours, theirs in zip(found, wanted, strict=True):
+        for one, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=2e-3)
+
+
+@needs_compiler
+def test_threads_change_no_bit_of_it(library: Path) -> None:
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            found.append(moved(library, 3, True)[0])
+    finally:
+        torch.set_num_threads(before)
+    assert all(map(torch.equal, *found))
+
+
+@needs_compiler
+def test_what_is_not_in_whole_vectors_is_left_to_torch(library: Path) -> None:
+    parameters = [torch.nn.Parameter(torch.randn(6, 16)) for _ in range(2)]
+    parameters[1].data.copy_(parameters[0].data)
+    gradient = torch.randn(6, 16)
+    for parameter, kind in zip(parameters, (library, None), strict=True):
+        optimizer = Muon([parameter], lr=0.1, momentum=0.9)
+        optimizer.use_library(kind)
+        parameter.grad = gradient.clone()
+        optimizer.step()
+    assert torch.equal(*parameters)
+    assert compiled_muon.serves([torch.zeros(16, 32)])
+    assert not compiled_muon.serves([torch.zeros(16, 32), torch.zeros(16, 32).double()])
+    assert not compiled_muon.serves([torch.zeros(32, 16).T])
+
+
+@needs_compiler
+def test_a_gradient_that_is_no_number_is_not_hidden(library: Path) -> None:
+    parameter = torch.nn.Parameter(torch.randn(16, 32))
+    optimizer = Muon([parameter], lr=0.1, momentum=0.9)
+    optimizer.use_library(library)
+    parameter.grad = torch.full((16, 32), torch.nan)
+    optimizer.step()
+    assert parameter.isnan().all()

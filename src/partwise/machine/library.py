@@ -6,6 +6,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,6 +122,17 @@ class Source:
         sources = [*_headers(HEADERS), *_headers(self.file.parent), self.file]
         code = b"".join(path.read_bytes() for path in sources)
         return f"{self.file.stem}-{_digest(json.dumps([here, how]).encode('utf-8') + code)}"
+
+
+def compiled_together(*sources: Source | None) -> list[Path | None]:
+    """The library of each source, compiled side by side where there are several; None of None.
+
+    Raises:
+        CompilerError: see `Source.library`.
+    """
+    with ThreadPoolExecutor() as pool:
+        waited = [None if source is None else pool.submit(source.library) for source in sources]
+        return [None if one is None else one.result() for one in waited]
 
 
 def _headers(folder: Path) -> list[Path]:

@@ -1,5 +1,7 @@
 /* Sixteen numbers that are computed with at once; a processor of shorter vectors takes several. */
 
+#pragma once
+
 #include <stdint.h>
 #include <string.h>
 

@@ -34,6 +34,7 @@ class _Shape(ctypes.Structure):
         ("seed", ctypes.c_uint64),
         ("dropped", _INT),
         ("kept", _REAL),
+        ("halves", _INT),
     ]
 
 
@@ -59,7 +60,7 @@ def loaded(library: Path) -> ctypes.CDLL:
     functions.partwise_attention_room.restype = _INT
     functions.partwise_attention.argtypes = [_PLACE] * 5
     functions.partwise_attention.restype = None
-    functions.partwise_attention_slope.argtypes = [_PLACE] * 8
+    functions.partwise_attention_slope.argtypes = [_PLACE] * 7
     functions.partwise_attention_slope.restype = None
     return functions
 
@@ -85,14 +86,14 @@ def causal_attention(
     Returns:
         (B, T, heads head_size).
     """
-    cosine, sine = (None, None) if rotation is None else map(_in_vectors, rotation)
+    cosine, sine = (None, None) if rotation is None else map(in_vectors, rotation)
     of_query, of_key, eps = (None, None, 0.0) if norms is None else norms
     apply: Any = _CausalAttention.apply
     found: Tensor = apply(qkv, of_query, of_key, cosine, sine, n_heads, eps, rate, library)
     return found
 
 
-def _in_vectors(table: Tensor) -> Tensor:
+def in_vectors(table: Tensor) -> Tensor:
     """(T, 1, head_size) -> (T, whole vectors), zeros behind."""
     return F.pad(table[:, 0], (0, -table.shape[-1] % _LANES)).contiguous()
 
@@ -135,13 +136,13 @@ class _CausalAttention(torch.autograd.Function):
         room = _room(functions, shape)
         functions.partwise_attention(ctypes.byref(shape), *map(_place, (room, qkv, y, sums)))
         context.functions, context.shape = functions, shape
-        context.save_for_backward(qkv, y, sums, of_query, of_key, cosine, sine)
+        context.save_for_backward(qkv, sums, of_query, of_key, cosine, sine)
         return y
 
     @staticmethod
     @once_differentiable
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        qkv, y, sums, *pointed = context.saved_tensors
+        qkv, sums, *pointed = context.saved_tensors
         functions, shape = context.functions, context.shape
         # What was saved may have been put elsewhere since, and its first place be another's.
         shape.of_query, shape.of_key, shape.cosine, shape.sine = map(_place, pointed)
@@ -149,7 +150,7 @@ class _CausalAttention(torch.autograd.Function):
         out = torch.empty_like(qkv)
         scales = qkv.new_empty(shape.texts * shape.heads, 2, shape.size)
         room = _room(functions, shape)
-        places = map(_place, (room, qkv, y, sums, of_y, out, scales))
+        places = map(_place, (room, qkv, sums, of_y, out, scales))
         functions.partwise_attention_slope(ctypes.byref(shape), *places)
         of_scales = (None, None) if shape.of_query is None else scales.sum(0).unbind()
         return out, *of_scales, None, None, None, None, None, None

@@ -1,4 +1,4 @@
-"""Whether the training step, or attention alone, is compiled; and compiling it.
+"""Whether the training step, or parts of it, are compiled; and compiling them.
 
 On a CPU the compiler takes as long as a short run, and it speeds up what lies between the matrix
 products, which is much of a narrow model and little of a wide one. So what is compiled is a narrow
@@ -9,7 +9,6 @@ the same each time.
 
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -17,14 +16,25 @@ from torch import Tensor, nn
 
 from partwise.errors import CompilerError
 from partwise.machine import compile_check, peak_flops
+from partwise.machine.library import compiled_together
 from partwise.messages import Notice
-from partwise.model import compiled_attention
+from partwise.model import compiled_attention, compiled_gradient
+from partwise.model.compiled_gradient import CompiledGradient
 from partwise.model.gpt import GPT
+from partwise.training import compiled_muon
 from partwise.training.config import TrainConfig
 from partwise.training.data import Data
+from partwise.training.muon import Muon
 from partwise.training.objective import Objective, first_line
 from partwise.training.step import Step
-from partwise.training.whole_step import WholeStep, is_kept, is_small, unsuited, whole_step
+from partwise.training.whole_step import (
+    WholeStep,
+    is_kept,
+    is_small,
+    unsuited,
+    watched,
+    whole_step,
+)
 
 # Training time from which a CPU compiles (seconds); the compiler takes about a minute.
 LONG = 300.0
@@ -32,9 +42,9 @@ LONG = 300.0
 # The same for a wide model in bfloat16, of whose step less is spared.
 LONG_IF_WIDE = 1800.0
 
-# Training time from which attention is compiled; that takes two seconds, once a machine, and spares
-# a tenth of a step.
-LONG_FOR_ATTENTION = 10.0
+# Training time from which C code is compiled; that takes two seconds, once a machine, and spares a
+# third of a narrow model's step (benchmarks/gradient.py).
+LONG_FOR_PARTS = 10.0
 
 # Width of the residual stream up to which a CPU compiles. Measured with torch 2.13 on one core of a
 # Xeon: compiled steps of `small` (width 128) took half as long, those of a stack of width 384 took
@@ -202,33 +212,86 @@ def compile_step(
     return Compiled(step, notice, clock() - start)
 
 
-def attention_library(
-    model: GPT, config: TrainConfig, data: Data, total: int | None
-) -> tuple[Path | None, Notice | None]:
-    """The compiled attention of `model`, where it serves, and in one line why there is none.
+def by_gradient(
+    objective: Objective, config: TrainConfig, data: Data, total: int | None, shape: torch.Size
+) -> bool:
+    """Whether a step's loss and gradient are computed by C code as a whole (`gradient.c`).
 
     A function of the settings and of the machine, so that a run that goes on computes as it began.
 
     Args:
-        model: trained on a CPU, operation by operation.
+        objective: the loss of a model that is not compiled.
         config: the settings.
         data: the batches.
         total: steps of the whole run, where they can be foreseen.
+        shape: of a batch, (B, T).
     """
-    if not compiled_attention.serves(model.config):
-        return None, None
+    model, dtype = objective.model, objective.precision.dtype
+    if objective.device.type != "cpu" or not isinstance(model, GPT) or dtype == torch.float16:
+        return False
+    if config.compile == "on" or config.label_smoothing > 0 or config.accumulation > 1:
+        return False
+    small = is_small(objective, shape) and unsuited(objective, config) is None
+    if small and config.compile == "auto":
+        return False
+    served = compiled_gradient.serves(model.config, dtype) and compiled_gradient.is_plain(model)
+    return served and not watched(model) and _is_long(model, config, data, total)
+
+
+def _is_long(model: GPT, config: TrainConfig, data: Data, total: int | None) -> bool:
     seconds = shortest(model, config, data, dtype=torch.float32, steps=total)
-    if seconds is None or seconds < LONG_FOR_ATTENTION:
-        return None, None
+    return seconds is not None and seconds >= LONG_FOR_PARTS
+
+
+def compile_parts(
+    objective: Objective,
+    optimizers: Sequence[torch.optim.Optimizer],
+    config: TrainConfig,
+    data: Data,
+    total: int | None,
+    whole: bool,
+) -> Notice | None:
+    """Let a GPT on a CPU compute by C code where that serves, and else in few passes over memory.
+
+    Args:
+        objective, config, data, total: as for `by_gradient`.
+        optimizers: what `build_optimizers` made.
+        whole: what `by_gradient` said.
+
+    Returns:
+        In one line what was done, where it is worth saying.
+    """
+    model = objective.model
+    on_cpu = objective.device.type == "cpu" and objective.precision.dtype != torch.float16
+    if not isinstance(model, GPT) or not on_cpu or objective.compiled:
+        return None
+    model.use_lean(True)
+    if not _is_long(model, config, data, total):
+        return None
+    muons = [optimizer for optimizer in optimizers if isinstance(optimizer, Muon)]
+    attends = not whole and compiled_attention.serves(model.config)
     try:
-        library = compiled_attention.SOURCE.library()
-        compiled_attention.loaded(library)
+        muon, gradient, attention = compiled_together(
+            compiled_muon.SOURCE if muons else None,
+            compiled_gradient.SOURCE if whole else None,
+            compiled_attention.SOURCE if attends else None,
+        )
+        if muon is not None:
+            compiled_muon.loaded(muon)
+            for optimizer in muons:
+                optimizer.use_library(muon)
+        if attention is not None:
+            compiled_attention.loaded(attention)
+            model.use_lean(True, attention)
+        if gradient is None:
+            return None
+        objective.use_gradient(CompiledGradient(model, gradient, objective.precision.dtype))
     # A file system may forbid that programs are loaded from it.
     except (CompilerError, OSError) as error:
-        return None, Notice(
-            "attention goes operation by operation, which takes longer: {reason}", reason=str(error)
+        return Notice(
+            "training goes operation by operation, which takes longer: {reason}", reason=str(error)
         )
-    return library, None
+    return Notice("the loss and its gradient are one function of C, compiled for this processor")
 
 
 def _about(step: WholeStep) -> Notice:

@@ -21,8 +21,9 @@ from partwise.model.gpt import GPT
 from partwise.storage import sweep
 from partwise.training.checkpoint import has_checkpoints, load_latest, save
 from partwise.training.compiling import (
-    attention_library,
+    by_gradient,
     choose_compile,
+    compile_parts,
     compile_step,
     foretell,
 )
@@ -135,15 +136,17 @@ def train(
         length = progress.pieces(total, config, context_length)
         batch = upload(data.train.batch(progress.step), device)
         inputs, targets = cut(*batch, length)
-        compiling, about_compiling = choose_compile(
-            model,
-            config,
-            data,
-            device=device,
-            dtype=dtype,
-            step=progress.step,
-            total=limit[0] if limit else None,
-        )
+        steps = limit[0] if limit else None
+        compiling, about_compiling = False, None
+        in_c = by_gradient(objective, config, data, steps, inputs.shape)
+        if not in_c:
+            compiling, about_compiling = choose_compile(
+                *(model, config, data),
+                device=device,
+                dtype=dtype,
+                step=progress.step,
+                total=steps,
+            )
         if about_compiling is not None:
             yield Said(about_compiling)
         compile_seconds = 0.0
@@ -159,14 +162,9 @@ def train(
             if about_compiling is not None:
                 yield Said(about_compiling)
 
-        plain = device.type == "cpu" and dtype != torch.float16 and not objective.compiled
-        if isinstance(model, GPT) and plain:
-            library, about_attention = attention_library(
-                model, config, data, limit[0] if limit else None
-            )
-            if about_attention is not None:
-                yield Said(about_attention)
-            model.use_lean(True, library)
+        about_parts = compile_parts(objective, state.optimizers, config, data, steps, in_c)
+        if about_parts is not None:
+            yield Said(about_parts)
 
         # --- Say what begins ----------------------------------------------------------------------
         budget = None if config.minutes is None else 60 * config.minutes

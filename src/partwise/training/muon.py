@@ -3,10 +3,13 @@
 import inspect
 import math
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from partwise.training import compiled_muon
 
 # (a, b, c) of the polynomial a s + b s^3 + c s^5 that each iteration applies to singular values s.
 Polynomial = tuple[float, float, float]
@@ -131,34 +134,69 @@ class Muon(torch.optim.Optimizer):
             "polar_express": polar_express,
         }
         super().__init__(params, defaults)
+        self._library: Path | None = None
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """As torch's, without loading its compiler (see `optim.AdamW`)."""
         inspect.unwrap(torch.optim.Optimizer.add_param_group)(self, param_group)
+
+    def use_library(self, library: Path | None) -> None:
+        """Move matrices by `muon.c` where it serves; values differ in last bits.
+
+        Args:
+            library: of `compiled_muon.SOURCE`; None: operation by operation.
+        """
+        self._library = library
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Move every matrix that has a gradient once."""
         loss = None if closure is None else closure()
         with torch.no_grad():
             for group in self.param_groups:
+                moved = [p for p in group["params"] if p.grad is not None]
+                if self._library is not None and moved and compiled_muon.serves(moved):
+                    self._move_compiled(self._library, moved, group)
+                    continue
                 by_shape: dict[torch.Size, list[Tensor]] = {}
-                for parameter in group["params"]:
-                    if parameter.grad is not None:
-                        by_shape.setdefault(parameter.shape, []).append(parameter)
+                for parameter in moved:
+                    by_shape.setdefault(parameter.shape, []).append(parameter)
                 for parameters in by_shape.values():
                     self._move(parameters, group)
         return loss
 
-    def _move(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+    def _begin(self, parameters: list[Tensor]) -> tuple[list[Tensor], int]:
+        """The momentum of each, which begins at zero, and how often they were moved; once more
+        now."""
         states = [self.state[parameter] for parameter in parameters]
-        gradients = [p.grad for p in parameters if p.grad is not None]
         for state, parameter in zip(states, parameters, strict=True):
             if not state:
                 state["momentum_buffer"] = torch.zeros_like(parameter)
                 state["step"] = 0
-        done = states[0]["step"]
+        done: int = states[0]["step"]
+        for state in states:
+            state["step"] = done + 1
+        return [state["momentum_buffer"] for state in states], done
+
+    def _move_compiled(
+        self, library: Path, parameters: list[Tensor], group: dict[str, Any]
+    ) -> None:
+        buffers, done = self._begin(parameters)
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        compiled_muon.move(
+            library,
+            list(zip(parameters, buffers, gradients, strict=True)),
+            polynomials(group["steps"], group["polar_express"]),
+            momentum=_momentum(done, group["momentum"], group["momentum_steps"]),
+            rate=group["lr"],
+            decay=group["weight_decay"],
+            safety=_SAFETY,
+            small=_BY_SMALL_MATRIX,
+        )
+
+    def _move(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+        buffers, done = self._begin(parameters)
+        gradients = [p.grad for p in parameters if p.grad is not None]
         momentum = _momentum(done, group["momentum"], group["momentum_steps"])
-        buffers = [state["momentum_buffer"] for state in states]
         torch._foreach_lerp_(buffers, gradients, 1 - momentum)
         ahead = torch._foreach_lerp(gradients, buffers, momentum)  # Nesterov's
         by = polynomials(group["steps"], group["polar_express"])
@@ -171,8 +209,6 @@ class Muon(torch.optim.Optimizer):
             torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
         scale = -group["lr"] * math.sqrt(max(1.0, rows / columns))
         torch._foreach_add_(parameters, list(moves.unbind()), alpha=scale)
-        for state in states:
-            state["step"] = done + 1
 
 
 def _momentum(step: int, full: float, steps: int) -> float:

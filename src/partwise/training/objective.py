@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from partwise.messages import Notice
+from partwise.model.compiled_gradient import CompiledGradient
 from partwise.training.data import Batch
 from partwise.training.precision import Precision
 
@@ -32,6 +33,7 @@ class Objective:
         self._compiled_shapes: set[torch.Size] = set()
         self._evaluate: Callable[[Tensor, Tensor], Tensor] | None = None
         self._evaluated_shape: torch.Size | None = None
+        self._gradient: CompiledGradient | None = None
 
     def __call__(self, inputs: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
         """The mean loss of a batch.
@@ -45,10 +47,35 @@ class Objective:
             judging = not self.model.training and not torch.is_grad_enabled()
             if judging and smoothing == 0.0:
                 return self._evaluate(inputs, targets)
+        if self._gradient is not None and smoothing == 0.0 and not torch.is_grad_enabled():
+            loss = self._gradient.loss(inputs, targets)
+            if loss is not None:
+                return loss
         # Another shape, such as a split's last short window, would be compiled anew for one use.
         if inputs.shape in self._compiled_shapes:
             return self._compiled(inputs, targets, smoothing)
         return self._loss(inputs, targets, smoothing)
+
+    def backward(
+        self, inputs: Tensor, targets: Tensor, smoothing: float = 0.0, share: Tensor | None = None
+    ) -> Tensor:
+        """The loss of a batch, times `share`; its gradient is added to that of the parameters.
+
+        Args:
+            inputs, targets, smoothing: as for the loss alone.
+            share: of a larger batch whose parts are taken one after the other; None: it is whole,
+                and the parameters have no gradient yet.
+        """
+        if self._gradient is not None and smoothing == 0.0 and share is None:
+            found = self._gradient.backward(inputs, targets)
+            if found is not None:
+                return found
+        loss = self(inputs, targets, smoothing)
+        if share is not None:
+            loss = loss * share
+        scaler = self.precision.scaler
+        torch.autograd.backward(loss if scaler is None else scaler.scale(loss))
+        return loss.detach()
 
     def _loss(self, inputs: Tensor, targets: Tensor, smoothing: float) -> Tensor:
         with self.precision.autocast():
@@ -78,6 +105,10 @@ class Objective:
             function: (inputs, targets) -> mean loss; no gradient is asked of it.
         """
         self._evaluated_shape, self._evaluate = shape, function
+
+    def use_gradient(self, gradient: CompiledGradient) -> None:
+        """Let C code compute what is not smoothed: losses without a gradient, and `backward`."""
+        self._gradient = gradient
 
     def compile(self, inputs: Tensor, targets: Tensor, smoothing: float) -> Notice | None:
         """Compile for batches of this shape too, trying both directions once on the given batch.

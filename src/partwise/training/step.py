@@ -73,11 +73,11 @@ def make_step(
         for part_inputs, part_targets in zip(
             torch.split(inputs, rows), torch.split(targets, rows), strict=True
         ):
-            loss = objective(part_inputs, part_targets, config.label_smoothing)
+            share = None
             if config.accumulation > 1:
-                loss = loss * (counted(part_targets) / counted(targets))
-            torch.autograd.backward(loss if scaler is None else scaler.scale(loss))
-            parts.append(loss.detach())
+                share = counted(part_targets) / counted(targets)
+            smoothing = config.label_smoothing
+            parts.append(objective.backward(part_inputs, part_targets, smoothing, share))
         loss = parts[0] if len(parts) == 1 else torch.stack(parts).sum()
         # On the CPU a number can be looked at for nothing, and a bad one stopped before the update.
         if on_host and not math.isfinite(loss.item()):

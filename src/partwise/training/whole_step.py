@@ -369,7 +369,7 @@ def unsuited(objective: Objective, config: TrainConfig | None = None) -> Notice 
     context_length = model.config.context_length if isinstance(model, GPT) else 0
     if config is not None and reads_short(config, context_length):
         return Notice("not compiled: a small model gains by it where all texts are equally long")
-    if _watched(model):
+    if watched(model):
         return Notice(
             "not compiled: a small model gains by it as a whole alone, and a hook is inside"
         )
@@ -381,7 +381,7 @@ def unsuited(objective: Objective, config: TrainConfig | None = None) -> Notice 
     return None
 
 
-def _watched(model: nn.Module) -> bool:
+def watched(model: nn.Module) -> bool:
     """Whether somebody listens to what happens inside, which compiled code does not tell."""
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     parts = (*model.modules(), *model.parameters())
