@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _ROWS, _INNER, _COLUMNS = 2048, 512, 1024
 _COPIED = 64 * 2**20
-_SECONDS = 0.4
+_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Measured:
 def measured(*, fresh: bool = False) -> Measured:
     """This CPU's speed with as many threads as torch uses now.
 
-    It takes about two seconds once; then the cache answers, until the processor, torch or the
+    It takes about a second once; then the cache answers, until the processor, torch or the
     number of threads is another.
 
     Args:
@@ -66,7 +66,7 @@ def measured(*, fresh: bool = False) -> Measured:
         memory_bandwidth=_copy(),
         threads=threads,
     )
-    # A cache that cannot be written costs two seconds next time, and nothing else.
+    # A cache that cannot be written costs a second next time, and nothing else.
     with suppress(StorageError):
         write_json(path, asdict(found), kind="speed", version=1)
     return found

@@ -284,13 +284,17 @@ static inline Bits among(int64_t first, int64_t count) {
     return (Bits)(ORDER + (uint32_t)first < (Bits){0} + (uint32_t)count);
 }
 
-/* What the draws for a query's weights follow from (splitmix64). */
-static uint32_t seed_of(const Shape *shape, int64_t unit, int64_t query) {
-    uint64_t at = (uint64_t)(unit * shape->length + query + 1);
-    uint64_t value = shape->seed + at * 0x9E3779B97F4A7C15u;
+/* The draw number `at` that follows from a seed (splitmix64). */
+static uint32_t scattered(uint64_t seed, int64_t at) {
+    uint64_t value = seed + (uint64_t)(at + 1) * 0x9E3779B97F4A7C15u;
     value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9u;
     value = (value ^ (value >> 27)) * 0x94D049BB133111EBu;
     return (uint32_t)(value ^ (value >> 31));
+}
+
+/* What the draws for a query's weights follow from. */
+static uint32_t seed_of(const Shape *shape, int64_t unit, int64_t query) {
+    return scattered(shape->seed, unit * shape->length + query);
 }
 
 /* All bits of each of 16 keys from `first` on whose weight is kept: a hash of the key decides. */

@@ -18,6 +18,7 @@ from partwise.model import compiled_attention
 from partwise.model.attention import Attention
 from partwise.model.block import Block
 from partwise.model.config import ModelConfig
+from partwise.model.dropout import dropped, kept_scale
 from partwise.model.feedforward import FeedForward
 from partwise.model.gpt import GPT
 from partwise.model.head import TiedHead
@@ -37,7 +38,7 @@ _LINE = 64
 _LARGEST_VOCABULARY = 4096
 
 _NORMS = {"layernorm": 1, "rmsnorm": 2}
-_ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu_tanh": 3, "relu2": 4}
+_ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu_tanh": 3, "relu2": 4, "swiglu": 5}
 
 _PARTS = frozenset(
     {
@@ -60,7 +61,7 @@ class _Matrix(ctypes.Structure):
 class _Layer(ctypes.Structure):
     _fields_ = [
         *((name, _Norm) for name in ("norm1", "norm2")),
-        *((name, _Matrix) for name in ("qkv", "projection", "up", "down")),
+        *((name, _Matrix) for name in ("qkv", "projection", "up", "gate", "down")),
         *((name, _PLACE) for name in ("of_query", "of_key", "of_query_slope", "of_key_slope")),
     ]
 
@@ -76,8 +77,11 @@ class _Model(ctypes.Structure):
             for name in (
                 *("layers", "width", "heads", "head_size", "inner", "vocab", "texts", "length"),
                 *("threads", "norm", "activation", "tables", "halves"),
+                *("dropped", "weights_dropped", "embedding_dropped"),
             )
         ),
+        *((name, _REAL) for name in ("kept", "weights_kept", "embedding_kept")),
+        ("seed", ctypes.c_uint64),
         *((name, _REAL) for name in ("eps", "scale")),
         *((name, _PLACE) for name in ("shares", "of_shares", "table", "layer")),
         ("final_norm", _Norm),
@@ -106,11 +110,10 @@ def serves(config: ModelConfig, dtype: torch.dtype) -> bool:
         and config.logit_soft_cap is None
         and config.vocab_size <= _LARGEST_VOCABULARY
     )
-    quiet = not (config.dropout or config.attention_dropout_rate or config.embedding_dropout)
     widths = (config.d_model, config.n_heads * config.head_size, config.inner_width)
     whole = all(width % _LANES == 0 for width in widths)
     products = dtype == torch.float32 or (dtype == torch.bfloat16 and has_halves())
-    return bool(parts and quiet and whole and products) and compiled_attention.serves(config)
+    return bool(parts and whole and products) and compiled_attention.serves(config)
 
 
 def has_halves() -> bool:
@@ -153,6 +156,7 @@ class CompiledGradient:
     """
 
     def __init__(self, model: GPT, library: Path, dtype: torch.dtype) -> None:
+        assert serves(model.config, dtype) and is_plain(model)
         self._model = model
         self._functions = loaded(library)
         self._halves = dtype == torch.bfloat16
@@ -189,12 +193,24 @@ class CompiledGradient:
         described = self._describe(inputs.shape)
         model = described.model
         model.inputs, model.targets = inputs.data_ptr(), targets.data_ptr()
+        self._drop(model)
         # Kept from step to step: so large a piece the system would clear anew each time.
         if len(self._room) < described.room:
             self._room = torch.empty(described.room, dtype=torch.uint8)
         place = -(-self._room.data_ptr() // _LINE) * _LINE
         loss = self._functions.partwise_gradient(ctypes.byref(model), place, back)
         return None if loss < 0 else torch.tensor(loss, dtype=torch.float32)
+
+    def _drop(self, model: _Model) -> None:
+        """What is dropped in training follows from torch's seed, as it does in the model itself."""
+        config, places = self._model.config, ("", "weights_", "embedding_")
+        rates = (config.dropout, config.attention_dropout_rate, config.embedding_dropout)
+        drops = self._model.training and any(rates)
+        for name, rate in zip(places, rates, strict=True):
+            here = drops and rate > 0
+            setattr(model, f"{name}dropped", dropped(rate) if here else 0)
+            setattr(model, f"{name}kept", kept_scale(rate) if here else 1.0)
+        model.seed = int(torch.randint(2**63 - 1, ())) if drops else 0
 
     def _describe(self, shape: torch.Size) -> "_Described":
         """The model as `gradient.c` reads it for batches of this shape."""
@@ -258,6 +274,7 @@ def _described(
             matrix(attention.qkv),
             matrix(attention.projection),
             matrix(feedforward.up),
+            _Matrix() if feedforward.gate is None else matrix(feedforward.gate),
             matrix(feedforward.down),
             *map(place, scales),
             *map(slope, scales),

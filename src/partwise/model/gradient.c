@@ -7,7 +7,8 @@
        x1 = kept x0 + added embedding;  h1 = norm(x1);  qkv = W h1;  y = attention(qkv)
        x2 = x1 + W y;  h2 = norm(x2);  a = activation(W h2);  next x0 = x2 + W a
 
-   and backwards the same way. Threads share blocks of tokens, heads, and rows of the gradients of
+   with dropout of the embedding, of attention's weights and of what is added; and backwards the same
+   way. What is dropped is no memory: it follows from the seed, and is drawn again where it is asked. Threads share blocks of tokens, heads, and rows of the gradients of
    matrices; each sum is one thread's from beginning to end, or is taken in an order of its own, so
    that the number of threads changes no result.
 
@@ -17,7 +18,7 @@
 #include "units.h"
 
 enum { LAYER_NORM = 1, RMS_NORM = 2 };
-enum { RELU = 1, GELU = 2, GELU_TANH = 3, SQUARED_RELU = 4 };
+enum { RELU = 1, GELU = 2, GELU_TANH = 3, SQUARED_RELU = 4, GATED_SILU = 5 };
 
 /* Tokens of a block, and rows of a matrix whose gradient is one task. */
 enum { BLOCK = 48, ROWS = 48 };
@@ -35,7 +36,7 @@ typedef struct {
 
 typedef struct {
     Norm norm1, norm2;
-    Matrix qkv, projection, up, down;
+    Matrix qkv, projection, up, gate, down; /* gate.weight NULL: there is none */
     const float *of_query, *of_key; /* (head_size) or NULL */
     float *of_query_slope, *of_key_slope;
 } Layer;
@@ -49,6 +50,11 @@ typedef struct {
 typedef struct {
     int64_t layers, width, heads, head_size, inner, vocab, texts, length, threads;
     int64_t norm, activation, tables, halves;
+    /* Of 65,536 numbers so many are dropped, and the others multiplied: of what is added, of weights
+       of attention, of the embedding. */
+    int64_t dropped, weights_dropped, embedding_dropped;
+    double kept, weights_kept, embedding_kept;
+    uint64_t seed;
     double eps, scale; /* of the norms; the token's embedding is multiplied by `scale` */
     const float *shares; /* (layers, 2): kept, added; or NULL */
     float *of_shares;
@@ -70,9 +76,9 @@ typedef struct {
 
 /* What is kept of a layer, for all tokens. */
 typedef struct {
-    float *x0, *x1, *x2, *qkv, *y, *sums, *u;
+    float *x0, *x1, *x2, *qkv, *y, *sums, *u, *gate;
     Unit *h1, *heads, *h2, *a; /* for sums over tokens */
-    Packed qkv_matrix, projection, up, down;
+    Packed qkv_matrix, projection, up, gate_matrix, down;
 } Kept;
 
 /* Memory that is handed out piece by piece, each at a line of the cache. */
@@ -88,7 +94,7 @@ typedef struct {
     Kept *kept;
     Packed head;
     float *embedded, *x, *slope, *of_embedded, *of_y, *of_qkv, *of_scales, *losses;
-    Unit *h, *of_logits, *of_wide, *of_x2, *of_out, *of_heads;
+    Unit *h, *of_logits, *of_up, *of_gate, *of_x2, *of_out, *of_heads;
     float *norms; /* (norms, 2, blocks, width): a block's share of their gradients */
     float *shares; /* (layers, 2, blocks) */
     float *attention, *room;
@@ -131,7 +137,8 @@ static void lay_out(Run *run, const Model *model, Memory *memory) {
     run->shape = (Shape){
         .texts = model->texts, .length = model->length, .heads = model->heads,
         .size = model->head_size, .threads = model->threads, .cosine = model->cosine,
-        .sine = model->sine, .eps = model->eps, .kept = 1, .halves = model->halves};
+        .sine = model->sine, .eps = model->eps, .kept = model->weights_kept,
+        .dropped = model->weights_dropped, .halves = model->halves};
     int64_t widest = inner > 3 * joined ? inner : 3 * joined;
     run->widest = widest = whole(model->vocab) > widest ? whole(model->vocab) : widest;
     run->kept = take(memory, model->layers, sizeof(Kept));
@@ -146,6 +153,7 @@ static void lay_out(Run *run, const Model *model, Memory *memory) {
         kept->y = floats(memory, n * joined);
         kept->sums = floats(memory, units * model->length);
         kept->u = floats(memory, n * inner);
+        kept->gate = layer->gate.weight ? floats(memory, n * inner) : NULL;
         kept->h1 = over_tokens(memory, model, n, width);
         kept->heads = over_tokens(memory, model, n, joined);
         kept->h2 = over_tokens(memory, model, n, width);
@@ -153,6 +161,7 @@ static void lay_out(Run *run, const Model *model, Memory *memory) {
         kept->qkv_matrix = packed_in(memory, model, &layer->qkv);
         kept->projection = packed_in(memory, model, &layer->projection);
         kept->up = packed_in(memory, model, &layer->up);
+        kept->gate_matrix = packed_in(memory, model, &layer->gate);
         kept->down = packed_in(memory, model, &layer->down);
     }
     run->head = packed_in(memory, model, &model->head);
@@ -166,14 +175,15 @@ static void lay_out(Run *run, const Model *model, Memory *memory) {
     run->losses = floats(memory, n);
     run->h = over_tokens(memory, model, n, width);
     run->of_logits = over_tokens(memory, model, n, whole(model->vocab));
-    run->of_wide = over_tokens(memory, model, n, inner);
+    run->of_up = over_tokens(memory, model, n, inner);
+    run->of_gate = over_tokens(memory, model, n, model->activation == GATED_SILU ? inner : 0);
     run->of_x2 = over_tokens(memory, model, n, width);
     run->of_out = over_tokens(memory, model, n, width);
     run->of_heads = over_tokens(memory, model, n, 3 * joined);
     run->norms = floats(memory, (2 * model->layers + 1) * 2 * run->blocks * width);
     run->shares = floats(memory, 2 * model->layers * run->blocks);
     run->attention = floats(memory, model->threads * room_of(&run->shape));
-    run->room_each = whole(BLOCK * (2 * width + 2 * widest));
+    run->room_each = whole(BLOCK * (2 * width + 3 * widest));
     run->room = floats(memory, model->threads * run->room_each);
 }
 
@@ -223,11 +233,11 @@ static void apply(const Model *model, const Packed *packed, Left x, int64_t coun
             for (int64_t i = 0; i < m->rows; i++) y[t * packed->rows + i] += m->bias[i];
 }
 
-/* of_x (count, columns) = Wᵀ of_y. */
+/* of_x (count, columns) = Wᵀ of_y, or that added to it. */
 static void unapply(const Model *model, const Packed *packed, Left of_y, int64_t count,
-                    float *of_x) {
+                    float *of_x, int add) {
     multiply_units(of_x, packed->of->columns, of_y, packed->back, 0, count,
-                   depth_of(model, packed->rows), packed->of->columns, 0, (int)model->halves);
+                   depth_of(model, packed->rows), packed->of->columns, add, (int)model->halves);
 }
 
 static inline float half_of(Unit unit, int high) {
@@ -363,10 +373,19 @@ static inline Lanes error_function(Lanes x) {
     return numbers(bits(found) | (bits(x) & 0x80000000));
 }
 
-/* The activation of n numbers, in whole vectors. */
-static void activate(int64_t kind, const float *u, int64_t n, float *a) {
+/* 1 / (1 + exp(-x)). */
+static inline Lanes sigmoid(Lanes x) {
+    Lanes small = exponential(numbers(bits(x) | 0x80000000));
+    Bits below = (Bits)(x < 0.0f);
+    Lanes one = (Lanes){0} + 1.0f;
+    return numbers((bits(small) & below) | (bits(one) & ~below)) / (1.0f + small);
+}
+
+/* The activation of n numbers, in whole vectors; `gate` has as many, where there is one. */
+static void activate(int64_t kind, const float *u, const float *gate, int64_t n, float *a) {
     for (int64_t i = 0; i < n; i += LANES) {
         Lanes x = lanes(u + i);
+        if (kind == GATED_SILU) put(a + i, lanes(gate + i) * sigmoid(lanes(gate + i)) * x);
         if (kind == RELU) put(a + i, above_zero(x));
         if (kind == SQUARED_RELU) put(a + i, above_zero(x) * above_zero(x));
         if (kind == GELU) put(a + i, 0.5f * x * (1.0f + error_function(x * 0.70710678f)));
@@ -376,9 +395,15 @@ static void activate(int64_t kind, const float *u, int64_t n, float *a) {
 }
 
 /* of_u = of_a times the activation's slope, in place. */
-static void unactivate(int64_t kind, const float *u, int64_t n, float *of_a) {
+static void unactivate(int64_t kind, const float *u, const float *gate, int64_t n, float *of_a,
+                       float *of_gate) {
     for (int64_t i = 0; i < n; i += LANES) {
         Lanes x = lanes(u + i), g = lanes(of_a + i);
+        if (kind == GATED_SILU) {
+            Lanes open = lanes(gate + i), part = sigmoid(open);
+            put(of_gate + i, g * x * part * (1.0f + open * (1.0f - part)));
+            put(of_a + i, g * open * part);
+        }
         if (kind == RELU) put(of_a + i, only((Bits)(x > 0.0f), g));
         if (kind == SQUARED_RELU) put(of_a + i, 2.0f * above_zero(x) * g);
         if (kind == GELU) {
@@ -391,6 +416,26 @@ static void unactivate(int64_t kind, const float *u, int64_t n, float *of_a) {
             Lanes inner = 0.79788456f * (1.0f + 0.134145f * x * x);
             put(of_a + i, g * 0.5f * (1.0f + t + x * (1.0f - t * t) * inner));
         }
+    }
+}
+
+/* What is dropped: the embedding, and what attention and the feed-forward part of a layer add. */
+enum { OF_EMBEDDING = 0, OF_ATTENTION = 1, OF_FEEDFORWARD = 2, PLACES = 3 };
+
+/* y = x with some of its numbers dropped, for `count` tokens from `first` on; y may be x. */
+static void drop(const Run *run, int64_t layer, int place, int64_t first, int64_t count,
+                 const float *x, float *y) {
+    const Model *model = run->model;
+    int64_t n = model->width;
+    uint32_t dropped = (uint32_t)(place ? model->dropped : model->embedding_dropped);
+    float kept = (float)(place ? model->kept : model->embedding_kept);
+    if (!dropped && x != y) memcpy(y, x, count * n * sizeof *y);
+    if (!dropped) return;
+    for (int64_t t = 0; t < count; t++) {
+        int64_t row = (layer * PLACES + place) * run->tokens + first + t;
+        uint32_t seed = scattered(model->seed, row);
+        for (int64_t i = t * n; i < (t + 1) * n; i += LANES)
+            put(y + i, only(undropped(dropped, seed, i - t * n), lanes(x + i) * kept));
     }
 }
 
@@ -470,16 +515,16 @@ static float unlikely(const Model *model, int64_t target, double counted, float 
 
 /* What a thread works in. */
 typedef struct {
-    float *h, *other; /* (BLOCK, width) */
-    float *wide;      /* (BLOCK, widest) */
-    Unit *units;      /* for sums over features */
+    float *h, *other;   /* (BLOCK, width) */
+    float *wide, *gate; /* (BLOCK, widest) */
+    Unit *units;        /* for sums over features */
 } Own;
 
 static Own own_of(const Run *run) {
     float *memory = run->room + omp_get_thread_num() * run->room_each;
     int64_t narrow = BLOCK * run->model->width, wide = BLOCK * run->widest;
-    return (Own){memory, memory + narrow, memory + 2 * narrow,
-                 (Unit *)(memory + 2 * narrow + wide)};
+    return (Own){memory, memory + narrow, memory + 2 * narrow, memory + 2 * narrow + wide,
+                 (Unit *)(memory + 2 * narrow + 2 * wide)};
 }
 
 /* Where a block's units for sums over tokens begin. */
@@ -520,17 +565,21 @@ static void out_of_attention(const Run *run, int64_t l, int64_t first, const Own
     Left y = as_units(kept->y + first * joined, count, joined,
                       at_block(run, kept->heads, first, joined), own->units, (int)halves);
     apply(model, &kept->projection, y, count, own->other);
+    drop(run, l, OF_ATTENTION, first, count, own->other, own->other);
     for (int64_t i = 0; i < count * n; i += LANES)
         put(kept->x2 + at + i, lanes(kept->x1 + at + i) + lanes(own->other + i));
     normalise(model, &layer->norm2, kept->x2 + at, count, own->h);
     Left h = as_units(own->h, count, n, at_block(run, kept->h2, first, n), own->units,
                       (int)halves);
     float *u = kept->u + first * inner;
+    float *gate = kept->gate ? kept->gate + first * inner : NULL;
     apply(model, &kept->up, h, count, u);
-    activate(model->activation, u, count * inner, own->wide);
+    if (gate) apply(model, &kept->gate_matrix, h, count, gate);
+    activate(model->activation, u, gate, count * inner, own->wide);
     Left a = as_units(own->wide, count, inner, at_block(run, kept->a, first, inner), own->units,
                       (int)halves);
     apply(model, &kept->down, a, count, own->other);
+    drop(run, l, OF_FEEDFORWARD, first, count, own->other, own->other);
     for (int64_t i = 0; i < count * n; i += LANES)
         put(next + at + i, lanes(kept->x2 + at + i) + lanes(own->other + i));
 }
@@ -551,7 +600,7 @@ static void judge(const Run *run, int64_t first, const Own *own, int back) {
     Left of_logits = as_units(own->wide, count, columns,
                               at_block(run, run->of_logits, first, columns), own->units,
                               (int)model->halves);
-    unapply(model, &run->head, of_logits, count, own->h);
+    unapply(model, &run->head, of_logits, count, own->h, 0);
     memset(run->slope + at, 0, count * n * sizeof(float));
     float *sums = run->norms + (4 * model->layers * run->blocks + first / BLOCK) * n;
     unnormalise(run, &model->final_norm, run->x + at, own->h, count, run->slope + at, sums);
@@ -570,18 +619,27 @@ static void back_to_attention(const Run *run, int64_t l, int64_t first, const Ow
     const Kept *kept = run->kept + l;
     int64_t n = model->width, joined = layer->projection.columns, inner = model->inner;
     int64_t count = count_of(run, first), at = first * n, halves = model->halves;
-    Left of_out = as_units(run->slope + at, count, n, at_block(run, run->of_out, first, n),
-                           own->units, (int)halves);
-    unapply(model, &kept->down, of_out, count, own->wide);
-    unactivate(model->activation, kept->u + first * inner, count * inner, own->wide);
-    Left of_u = as_units(own->wide, count, inner, at_block(run, run->of_wide, first, inner),
+    drop(run, l, OF_FEEDFORWARD, first, count, run->slope + at, own->other);
+    Left of_out = as_units(own->other, count, n, at_block(run, run->of_out, first, n), own->units,
+                           (int)halves);
+    unapply(model, &kept->down, of_out, count, own->wide, 0);
+    float *gate = kept->gate ? kept->gate + first * inner : NULL;
+    unactivate(model->activation, kept->u + first * inner, gate, count * inner, own->wide,
+               own->gate);
+    Left of_u = as_units(own->wide, count, inner, at_block(run, run->of_up, first, inner),
                          own->units, (int)halves);
-    unapply(model, &kept->up, of_u, count, own->h);
+    unapply(model, &kept->up, of_u, count, own->h, 0);
+    if (gate) {
+        Left of_gate = as_units(own->gate, count, inner, at_block(run, run->of_gate, first, inner),
+                                own->units, (int)halves);
+        unapply(model, &kept->gate_matrix, of_gate, count, own->h, 1);
+    }
     unnormalise(run, &layer->norm2, kept->x2 + at, own->h, count, run->slope + at,
                 norm_sums(run, l, 1, first));
-    Left of_x2 = as_units(run->slope + at, count, n, at_block(run, run->of_x2, first, n),
-                          own->units, (int)halves);
-    unapply(model, &kept->projection, of_x2, count, run->of_y + first * joined);
+    drop(run, l, OF_ATTENTION, first, count, run->slope + at, own->other);
+    Left of_x2 = as_units(own->other, count, n, at_block(run, run->of_x2, first, n), own->units,
+                          (int)halves);
+    unapply(model, &kept->projection, of_x2, count, run->of_y + first * joined, 0);
 }
 
 /* `into_attention` backwards: of queries, keys and values to x0. */
@@ -594,7 +652,7 @@ static void back_from_attention(const Run *run, int64_t l, int64_t first, const 
     Left of_qkv = as_units(run->of_qkv + first * wide, count, wide,
                            at_block(run, run->of_heads, first, wide), own->units,
                            (int)model->halves);
-    unapply(model, &kept->qkv_matrix, of_qkv, count, own->h);
+    unapply(model, &kept->qkv_matrix, of_qkv, count, own->h, 0);
     unnormalise(run, &layer->norm1, kept->x1 + at, own->h, count, run->slope + at,
                 norm_sums(run, l, 0, first));
     if (!model->shares) return;
@@ -657,21 +715,23 @@ static Shape shape_of(const Run *run, int64_t l) {
     Shape shape = run->shape;
     shape.of_query = run->model->layer[l].of_query;
     shape.of_key = run->model->layer[l].of_key;
+    shape.seed = run->model->seed + (uint64_t)l;
     return shape;
 }
 
 static int64_t panels(int64_t columns) { return (columns + PANEL - 1) / PANEL; }
 
-/* Matrices number 0, 1, 2, … of the model: four a layer, and the head. */
+/* Matrices number 0, 1, 2, … of the model: five a layer, and the head. */
 static const Packed *matrix_of(const Run *run, int64_t number) {
-    if (number == 4 * run->model->layers) return &run->head;
-    const Kept *kept = run->kept + number / 4;
-    const Packed *all[] = {&kept->qkv_matrix, &kept->projection, &kept->up, &kept->down};
-    return all[number % 4];
+    if (number == 5 * run->model->layers) return &run->head;
+    const Kept *kept = run->kept + number / 5;
+    const Packed *all[] = {&kept->qkv_matrix, &kept->projection, &kept->up, &kept->gate_matrix,
+                           &kept->down};
+    return all[number % 5];
 }
 
 static void pack_all(const Run *run, int back) {
-    for (int64_t number = 0; number <= 4 * run->model->layers; number++) {
+    for (int64_t number = 0; number <= 5 * run->model->layers; number++) {
         const Packed *packed = matrix_of(run, number);
         int64_t forward = panels(packed->rows), both = forward + panels(packed->of->columns);
 #pragma omp for schedule(dynamic) nowait
@@ -699,6 +759,7 @@ static void forward(const Run *run, const Own *own, const Room *room) {
                 float *x0 = kept->x0 + first * model->width;
                 int64_t size = count_of(run, first) * model->width * sizeof(float);
                 embed(run, first, count_of(run, first), x0);
+                drop(run, 0, OF_EMBEDDING, first, count_of(run, first), x0, x0);
                 memcpy(run->embedded + first * model->width, x0, size);
             } else
                 out_of_attention(run, l - 1, first, own, kept->x0);
@@ -733,7 +794,8 @@ static void backward(const Run *run, const Own *own, const Room *room) {
             back_from_attention(run, l, block * BLOCK, own);
         slope_all(run, &kept->qkv_matrix, run->of_heads, kept->h1);
         slope_all(run, &kept->projection, run->of_x2, kept->heads);
-        slope_all(run, &kept->up, run->of_wide, kept->h2);
+        slope_all(run, &kept->up, run->of_up, kept->h2);
+        if (kept->gate) slope_all(run, &kept->gate_matrix, run->of_gate, kept->h2);
         slope_all(run, &kept->down, run->of_out, kept->a);
 #pragma omp for schedule(dynamic)
         for (int64_t task = 0; task < 4; task++) {
@@ -797,6 +859,8 @@ double partwise_gradient(const Model *model, char *given, int64_t back) {
                 int64_t end = at + count_of(&run, block * BLOCK) * model->width;
                 for (int64_t i = at; i < end; i += LANES)
                     put(run.of_embedded + i, lanes(run.of_embedded + i) + lanes(run.slope + i));
+                drop(&run, 0, OF_EMBEDDING, block * BLOCK, count_of(&run, block * BLOCK),
+                     run.of_embedded + at, run.of_embedded + at);
             }
 #pragma omp for schedule(dynamic)
             for (int64_t number = 0; number < model->tables; number++) unembed(&run, number);

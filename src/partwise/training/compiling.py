@@ -43,7 +43,7 @@ LONG = 300.0
 LONG_IF_WIDE = 1800.0
 
 # Training time from which C code is compiled; that takes two seconds, once a machine, and spares a
-# third of a narrow model's step (benchmarks/gradient.py).
+# third of a narrow model's step (benchmarks/parts.py).
 LONG_FOR_PARTS = 10.0
 
 # Width of the residual stream up to which a CPU compiles. Measured with torch 2.13 on one core of a
