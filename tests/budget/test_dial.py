@@ -250,6 +250,7 @@ def test_a_run_ends_when_its_minutes_do_and_reads_what_was_promised(
         return plain(self, inputs, targets, smoothing)
 
     monkeypatch.setattr(Objective, "_loss", slow)
+    monkeypatch.setattr("partwise.training.loop.by_gradient", lambda *_: False)
     prepared = prepared_in(tmp_path, "a run ends in time, and reads what it promised. " * 600)
     size = Size(1, 16, 1)
     turned = turn(prepared, 1, began=0.0, sizes=[size], clock=lambda: now[0])

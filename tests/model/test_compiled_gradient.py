@@ -368,6 +368,11 @@ def test_the_models_that_it_leaves_to_torch(changes: dict[str, Any]) -> None:
 def test_the_processors_that_it_leaves_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled_gradient, "cpu_features", lambda: "avx512f avx512_bf16")
     assert serves(SMALL, torch.bfloat16)
+    wide = replace(SMALL, d_model=256)
+    assert serves(wide, torch.bfloat16)
+    monkeypatch.setattr(compiled_gradient, "cpu_features", lambda: "amx_bf16 avx512_bf16")
+    assert serves(SMALL, torch.bfloat16) and serves(wide, torch.float32)
+    assert not serves(wide, torch.bfloat16)
     monkeypatch.setattr(compiled_gradient, "cpu_features", lambda: "avx512f")
     assert not serves(SMALL, torch.bfloat16)
     assert not serves(SMALL, torch.float16)

@@ -37,6 +37,10 @@ _LINE = 64
 # A token's scores are all kept in a core's cache.
 _LARGEST_VOCABULARY = 4096
 
+# Beyond this width torch's products in bfloat16 should win where a processor has AMX, which it uses
+# and `gradient.c` does not. No such processor was at hand.
+_NARROW_FOR_AMX = 128
+
 _NORMS = {"layernorm": 1, "rmsnorm": 2}
 _ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu_tanh": 3, "relu2": 4, "swiglu": 5}
 
@@ -113,6 +117,8 @@ def serves(config: ModelConfig, dtype: torch.dtype) -> bool:
     widths = (config.d_model, config.n_heads * config.head_size, config.inner_width)
     whole = all(width % _LANES == 0 for width in widths)
     products = dtype == torch.float32 or (dtype == torch.bfloat16 and has_halves())
+    if dtype == torch.bfloat16 and "amx_bf16" in cpu_features().split():
+        products = config.d_model <= _NARROW_FOR_AMX
     return bool(parts and whole and products) and compiled_attention.serves(config)
 
 
