@@ -55,6 +55,7 @@ def some(seed: int, shortest: int = 1) -> tuple[ModelConfig, int, int]:
         n_layers=draw.choice([1, 2, 3]),
         d_model=draw.choice([16, 48, 64, 96]),
         n_heads=draw.choice([1, 2, 4]),
+        head_dim=draw.choice([None, None, 16]),
         d_ff=draw.choice([None, 16, 80]),
         qkv_bias=draw.random() < 0.5,
         projection_bias=draw.random() < 0.5,
@@ -160,6 +161,24 @@ def test_without_a_gradient_the_loss_is_the_same(dtype: torch.dtype, library: Pa
     again = gradient.loss(inputs, targets)
     assert loss is not None and again is not None
     assert torch.equal(loss, again)
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS)
+def test_a_width_beyond_all_others(dtype: torch.dtype, library: Path) -> None:
+    config = replace(SMALL, d_model=512, n_heads=2, head_dim=16, d_ff=64)
+    model = made(config)
+    gradient = CompiledGradient(model, library, dtype)
+    inputs, targets = batch_of(config, 3, 50)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            found.append(in_c(gradient, inputs, targets))
+    finally:
+        torch.set_num_threads(before)
+    assert all(map(torch.equal, *found))
+    limit = 2e-4 if dtype == torch.float32 else 0.1
+    assert max(apart(found[0], usual(model, inputs, targets))) < limit
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS)
@@ -408,9 +427,85 @@ def adapted(model: GPT) -> None:
     add_lora(model, LoraConfig(rank=2))
 
 
-@pytest.mark.parametrize("change", [louder, frozen, double, turned, adapted])
+def sharing(model: GPT) -> None:
+    assert isinstance(model.head, nn.Linear)
+    model.head.weight = model.token_embedding.weight
+
+
+def repeated(model: GPT) -> None:
+    model.blocks[1] = model.blocks[0]
+
+
+def larger(model: GPT) -> None:
+    model.extra = nn.Parameter(torch.zeros(3))
+
+
+def wider(model: GPT) -> None:
+    """As many numbers, in other places."""
+    for number, inner in ((0, 64), (1, 192)):
+        model.blocks[number].feedforward.up = nn.Linear(32, inner)
+        model.blocks[number].feedforward.down = nn.Linear(inner, 32)
+
+
+def calmer(model: GPT) -> None:
+    model.blocks[0].dropout = 0.5
+
+
+def rougher(model: GPT) -> None:
+    model.blocks[1].norm2.eps = 1.0
+
+
+def readable(model: GPT) -> None:
+    model.use_attention("plain")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(louder, frozen, double, turned, adapted, sharing, repeated, larger, wider, calmer),
+        *(rougher, readable),
+    ],
+)
 def test_a_model_that_was_changed_is_left_to_torch(change: Callable[[GPT], None]) -> None:
-    model = GPT(SMALL)
+    model = GPT(replace(SMALL, tie_embeddings=False))
     assert is_plain(model)
     change(model)
     assert not is_plain(model)
+
+
+def test_a_model_that_is_changed_later_is_left_to_torch(library: Path) -> None:
+    model = made(SMALL)
+    gradient = CompiledGradient(model, library, torch.float32)
+    inputs, targets = batch_of(SMALL, 2, 20)
+    assert gradient.backward(inputs, targets) is not None
+    model.double()
+    assert gradient.backward(inputs, targets) is None
+    model.float()
+    assert gradient.backward(inputs, targets) is not None
+
+
+def test_batches_that_it_cannot_read_are_left_to_the_model(library: Path) -> None:
+    gradient = CompiledGradient(made(SMALL), library, torch.float32)
+    inputs, targets = batch_of(SMALL, 2, 50)
+    assert gradient.loss(inputs, targets) is not None
+    longer, after = batch_of(SMALL, 1, 51)
+    assert gradient.loss(longer, after) is None
+    assert gradient.loss(inputs.int(), targets) is None
+    assert gradient.loss(inputs, targets[:, 1:]) is None
+    assert gradient.loss(inputs[0], targets[0]) is None
+
+
+def test_attention_and_what_is_added_drop_unlike_numbers(library: Path) -> None:
+    """Key 0 of a text's only query, and the first feature of what is added: dropped at odds."""
+    config = replace(SMALL, n_layers=1, d_model=16, n_heads=1, dropout=0.5, attention_dropout=0.5)
+    model = made(config).train()
+    gradient = CompiledGradient(model, library, torch.float32)
+    inputs, targets = batch_of(config, 1, 1)
+    seen = set()
+    for seed in range(40):
+        torch.manual_seed(seed)
+        gradient.backward(inputs, targets)
+        attended = bool(model.blocks[0].attention.projection.weight.grad.abs().sum() > 0)
+        added = bool(model.blocks[0].attention.projection.bias.grad[0] != 0)
+        seen.add((attended, added))
+    assert len(seen) == 4

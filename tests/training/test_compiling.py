@@ -21,6 +21,7 @@ from partwise.training.compiling import (
     LONG_FOR_PARTS,
     LONG_IF_WIDE,
     NARROW,
+    Compiled,
     by_gradient,
     choose_compile,
     compile_parts,
@@ -163,7 +164,6 @@ def avx512(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 PLAIN = replace(MODEL, d_model=16, d_ff=32, dropout=0.0)
-LIBRARIES = ("compiled_muon", "compiled_gradient", "compiled_attention")
 
 
 def parts(
@@ -175,8 +175,7 @@ def parts(
     objective = Objective(model)
     objective.device = torch.device(device)
     optimizers = build_optimizers(model, settings)
-    shape = torch.Size((ROWS, CONTEXT))
-    whole = by_gradient(objective, settings, data(), total, shape)
+    whole = by_gradient(objective, settings, data(), total)
     notice = compile_parts(objective, optimizers, settings, data(), total, whole)
     found = []
     if getattr(optimizers[0], "_library", None) is not None:
@@ -213,7 +212,7 @@ def test_parts_are_compiled_for_a_long_run(avx512: None) -> None:
         (replace(PLAIN, dropout=0.1), {}, ["muon", "gradient"]),
         (replace(PLAIN, d_model=12), {}, ["muon", "attention"]),
         (replace(PLAIN, window=4), {}, ["muon"]),
-        (PLAIN, {"compile": "auto", "optimizer": "adamw"}, ["attention"]),
+        (PLAIN, {"compile": "auto", "optimizer": "adamw"}, ["gradient"]),
         (PLAIN, {"device": "cuda"}, []),
     ],
 )
@@ -226,10 +225,49 @@ def test_what_is_computed_by_c(
 
 @needs_compiler
 def test_a_model_with_a_hook_inside_is_computed_part_by_part(avx512: None) -> None:
-    objective, shape = Objective(new_model(PLAIN)), torch.Size((ROWS, CONTEXT))
-    assert by_gradient(objective, CONFIG, data(), 1 << 40, shape)
-    objective.model.blocks[0].register_forward_hook(lambda *_: None)
-    assert not by_gradient(objective, CONFIG, data(), 1 << 40, shape)
+    for listen in (
+        lambda model: model.blocks[0].register_forward_hook(lambda *_: None),
+        lambda model: model.head.weight.register_post_accumulate_grad_hook(lambda _: None),
+    ):
+        objective = Objective(new_model(PLAIN))
+        assert by_gradient(objective, CONFIG, data(), 1 << 40)
+        listen(objective.model)
+        assert not by_gradient(objective, CONFIG, data(), 1 << 40)
+
+
+@needs_compiler
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_run_that_was_not_compiled_goes_on_as_it_began(
+    optimizer: Any, avx512: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record says compile=off where it was auto, and neither keeps C code away."""
+    monkeypatch.setattr(compiling, "LONG_FOR_PARTS", 0.0)
+    settings, said = replace(CONFIG, optimizer=optimizer), []
+    for compile in ("auto", "off"):
+        config = replace(settings, compile=compile)
+        _, events = run(config, model=new_model(PLAIN))
+        said.append([str(event.notice) for event in of(Said, events)])
+        assert not of(Started, events)[0].compiled
+    assert said[0] == said[1]
+    assert any("one function of C" in line for line in said[0])
+
+
+@needs_compiler
+def test_a_small_model_in_a_long_run_is_one_function_all_the_same(
+    avx512: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[torch.Size] = []
+
+    def noted(usual: Any, objective: Objective, *others: Any, **_: Any) -> Compiled:
+        taken.append(others[2].shape)
+        return Compiled(usual, None, 0.0)
+
+    monkeypatch.setattr(compiling, "LONG", 0.0)
+    monkeypatch.setattr(compiling, "LONG_FOR_PARTS", 0.0)
+    monkeypatch.setattr("partwise.training.loop.compile_step", noted)
+    _, events = run(replace(AUTO, optimizer="adamw"), model=new_model(PLAIN))
+    assert taken == [torch.Size((ROWS, CONTEXT))]
+    assert not any("one function of C" in str(event.notice) for event in of(Said, events))
 
 
 def test_parts_that_cannot_be_compiled_or_loaded_cost_one_line(

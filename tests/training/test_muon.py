@@ -1,5 +1,6 @@
 """Muon's steps are orthogonal, whatever the matrix's shape and scale."""
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -178,3 +179,29 @@ def test_a_gradient_that_is_no_number_is_not_hidden(library: Path) -> None:
     parameter.grad = torch.full((16, 32), torch.nan)
     optimizer.step()
     assert parameter.isnan().all()
+
+
+@needs_compiler
+def test_a_copy_moves_as_the_original(library: Path) -> None:
+    parameter = torch.nn.Parameter(torch.randn(16, 32))
+    optimizer = Muon([parameter], lr=0.1, momentum=0.9)
+    optimizer.use_library(library)
+    other = copy.deepcopy(optimizer)
+    for each in (optimizer, other):
+        (mine,) = each.param_groups[0]["params"]
+        mine.grad = torch.ones(16, 32) + torch.eye(16, 32)
+        each.step()
+    (copied,) = other.param_groups[0]["params"]
+    torch.testing.assert_close(copied, parameter, rtol=0, atol=1e-3)
+
+
+@needs_compiler
+def test_matrices_that_were_moved_less_often_keep_their_own_count(library: Path) -> None:
+    pair = [torch.nn.Parameter(torch.randn(16, 16)) for _ in range(2)]
+    optimizer = Muon(pair, lr=0.1, momentum=0.9, momentum_steps=5)
+    optimizer.use_library(library)
+    for number in range(3):
+        pair[0].grad = torch.randn(16, 16)
+        pair[1].grad = torch.randn(16, 16) if number else None
+        optimizer.step()
+    assert optimizer.state[pair[0]]["step"] == 3

@@ -24,6 +24,7 @@ from partwise.model.gpt import GPT
 from partwise.model.head import TiedHead
 from partwise.model.ngram import NgramTable
 from partwise.model.norm import LayerNorm, RMSNorm
+from partwise.model.parameters import count_parameters
 from partwise.model.position import Rotary
 
 # torch has its threads from the same OpenMP, so that both share one set of them.
@@ -118,7 +119,7 @@ def serves(config: ModelConfig, dtype: torch.dtype) -> bool:
     whole = all(width % _LANES == 0 for width in widths)
     products = dtype == torch.float32 or (dtype == torch.bfloat16 and has_halves())
     if dtype == torch.bfloat16 and "amx_bf16" in cpu_features().split():
-        products = config.d_model <= _NARROW_FOR_AMX
+        products = products and config.d_model <= _NARROW_FOR_AMX
     return bool(parts and whole and products) and compiled_attention.serves(config)
 
 
@@ -128,13 +129,56 @@ def has_halves() -> bool:
 
 
 def is_plain(model: GPT) -> bool:
-    """Whether a model is float32 and still of the very parts that it was built of, all learning."""
-    parts = all(type(part) in _PARTS for part in model.modules())
+    """Whether a model is float32 on the CPU, all of it learning, and as its config builds it.
+
+    Somebody may have put another part in, let two parts share a weight, or changed what a part
+    goes by.
+    """
+    config = model.config
+    weights = [p for _, p in model.named_parameters(remove_duplicate=False)]
     learning = all(
-        p.requires_grad and p.dtype == torch.float32 and p.is_contiguous()
-        for p in model.parameters()
+        p.requires_grad and p.dtype == torch.float32 and p.is_contiguous() and p.is_cpu
+        for p in weights
     )
-    return parts and learning
+    shared = len({id(p) for p in weights}) < len(weights)
+    whole = sum(p.numel() for p in weights) == count_parameters(config)
+    known = all(type(part) in _PARTS for part in model.modules())
+    norms = (part for part in model.modules() if isinstance(part, LayerNorm | RMSNorm))
+    return (
+        learning
+        and whole
+        and known
+        and not shared
+        and all(norm.eps == config.norm_eps for norm in norms)
+        and all(_is_as_built(block, config) for block in model.blocks)
+    )
+
+
+def _is_as_built(block: nn.Module, config: ModelConfig) -> bool:
+    assert isinstance(block, Block)
+    attention, feedforward = block.attention, block.feedforward
+    assert attention is not None and feedforward is not None
+    width, inner, joined = config.d_model, config.inner_width, config.n_heads * config.head_size
+    shapes = {
+        attention.qkv: (3 * joined, width),
+        attention.projection: (width, joined),
+        feedforward.up: (inner, width),
+        feedforward.gate: (inner, width),
+        feedforward.down: (width, inner),
+    }
+    return (
+        all(part is None or part.weight.shape == shape for part, shape in shapes.items())
+        and (attention.n_heads, attention.head_size) == (config.n_heads, config.head_size)
+        and feedforward.kind == config.feedforward
+        and attention.implementation == "sdpa"
+        and attention.dropout == config.attention_dropout_rate
+        and block.dropout == config.dropout
+    )
+
+
+def computes_in(library: Path, dtype: torch.dtype) -> bool:
+    """Whether a library has products in this precision: an old compiler knows none in bfloat16."""
+    return dtype == torch.float32 or bool(loaded(library).partwise_gradient_halves())
 
 
 @functools.cache
@@ -145,6 +189,8 @@ def loaded(library: Path) -> ctypes.CDLL:
         OSError: it cannot be loaded; a file system may forbid it.
     """
     functions = ctypes.CDLL(str(library))
+    functions.partwise_gradient_halves.argtypes = []
+    functions.partwise_gradient_halves.restype = _INT
     functions.partwise_gradient_room.argtypes = [_PLACE]
     functions.partwise_gradient_room.restype = _INT
     functions.partwise_gradient.argtypes = [_PLACE, _PLACE, _INT]
@@ -169,7 +215,7 @@ class CompiledGradient:
         self._parameters = list(model.parameters())
         self.gradients = [torch.empty_like(parameter) for parameter in self._parameters]
         self._described: dict[tuple[int, ...], _Described] = {}
-        self._room = torch.empty(0, dtype=torch.uint8)
+        self._room = torch.empty(0, dtype=torch.uint8, device="cpu")
 
     def loss(self, inputs: Tensor, targets: Tensor) -> Tensor | None:
         """Mean of -log softmax(logits)[target] over the targets that are not below 0.
@@ -179,7 +225,8 @@ class CompiledGradient:
             targets: the ids that follow them (B, T).
 
         Returns:
-            The loss; None where an id is outside the vocabulary, which the model itself refuses.
+            The loss; None where the model has to say what is wrong, as with an id outside the
+            vocabulary or a text longer than its context, or where it was changed since.
         """
         return self._compute(inputs, targets, False)
 
@@ -195,17 +242,22 @@ class CompiledGradient:
         return loss
 
     def _compute(self, inputs: Tensor, targets: Tensor, back: bool) -> Tensor | None:
+        whole = inputs.shape == targets.shape and inputs.dtype == targets.dtype == torch.int64
+        if not whole or inputs.ndim != 2 or inputs.shape[1] > self._model.config.context_length:
+            return None
         inputs, targets = inputs.contiguous(), targets.contiguous()
         described = self._describe(inputs.shape)
+        if described is None:
+            return None
         model = described.model
         model.inputs, model.targets = inputs.data_ptr(), targets.data_ptr()
         self._drop(model)
         # Kept from step to step: so large a piece the system would clear anew each time.
         if len(self._room) < described.room:
-            self._room = torch.empty(described.room, dtype=torch.uint8)
+            self._room = torch.empty(described.room, dtype=torch.uint8, device="cpu")
         place = -(-self._room.data_ptr() // _LINE) * _LINE
         loss = self._functions.partwise_gradient(ctypes.byref(model), place, back)
-        return None if loss < 0 else torch.tensor(loss, dtype=torch.float32)
+        return None if loss < 0 else torch.tensor(loss, dtype=torch.float32, device="cpu")
 
     def _drop(self, model: _Model) -> None:
         """What is dropped in training follows from torch's seed, as it does in the model itself."""
@@ -216,13 +268,15 @@ class CompiledGradient:
             here = drops and rate > 0
             setattr(model, f"{name}dropped", dropped(rate) if here else 0)
             setattr(model, f"{name}kept", kept_scale(rate) if here else 1.0)
-        model.seed = int(torch.randint(2**63 - 1, ())) if drops else 0
+        model.seed = int(torch.randint(2**63 - 1, (), device="cpu")) if drops else 0
 
-    def _describe(self, shape: torch.Size) -> "_Described":
-        """The model as `gradient.c` reads it for batches of this shape."""
+    def _describe(self, shape: torch.Size) -> "_Described | None":
+        """The model as `gradient.c` reads it for batches of this shape; None: it no longer can."""
         threads = torch.get_num_threads()
         key = (*shape, threads, *(parameter.data_ptr() for parameter in self._parameters))
         if key not in self._described:
+            if not is_plain(self._model):
+                return None
             model, kept = _described(self._model, self._slopes(), shape, threads, self._halves)
             room = self._functions.partwise_gradient_room(ctypes.byref(model)) + _LINE
             # Weights that were put elsewhere leave their old places for good.
@@ -300,7 +354,7 @@ def _described(
     texts, length = shape
     turns: list[Tensor] = []
     if model.rotary is not None:
-        found = model.rotary(torch.arange(length))
+        found = model.rotary(torch.arange(length, device="cpu"))
         turns = [compiled_attention.in_vectors(part) for part in found]
     cosine, sine = map(place, turns) if turns else (None, None)
     described = _Model(

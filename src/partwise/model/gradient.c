@@ -155,7 +155,7 @@ static void back_from_attention(const Run *run, int64_t l, int64_t first, const 
     int64_t n = model->width, wide = layer->qkv.rows;
     int64_t count = count_of(run, first), at = first * n;
     Left of_qkv = as_units(run->of_qkv + first * wide, count, wide,
-                           at_block(run, run->of_heads, first, wide), own->units,
+                           at_block(run, run->of_parts, first, wide), own->units,
                            (int)model->halves);
     unapply(model, &kept->qkv_matrix, of_qkv, count, own->h, 0);
     unnormalise(run, &layer->norm1, kept->x1 + at, own->h, count, run->slope + at,
@@ -299,7 +299,7 @@ static void backward(const Run *run, const Own *own, const Room *room) {
 #pragma omp for schedule(dynamic)
         for (int64_t block = 0; block < run->blocks; block++)
             back_from_attention(run, l, block * BLOCK, own);
-        slope_all(run, &kept->qkv_matrix, run->of_heads, kept->h1);
+        slope_all(run, &kept->qkv_matrix, run->of_parts, kept->h1);
         slope_all(run, &kept->projection, run->of_x2, kept->heads);
         slope_all(run, &kept->up, run->of_up, kept->h2);
         if (kept->gate) slope_all(run, &kept->gate_matrix, run->of_gate, kept->h2);
@@ -324,18 +324,21 @@ int64_t partwise_gradient_room(const Model *model) {
     return memory.used;
 }
 
+/* Whether products in bfloat16 can be had. */
+int64_t partwise_gradient_halves(void) { return HAS_HALVES; }
+
 /* The mean loss of the batch and, with `back`, its gradient, which is written where `model` says;
-   below 0 where an id is none of the vocabulary's, or products in bfloat16 cannot be had. */
+   below 0 where an id is none of the vocabulary's. */
 double partwise_gradient(const Model *model, char *given, int64_t back) {
     Run run;
     Memory memory = {given, 0};
     lay_out(&run, model, &memory);
     run.counted = 0;
-    if (model->halves && !HAS_HALVES) return -1;
     for (int64_t t = 0; t < run.tokens; t++) {
         if (model->inputs[t] < 0 || model->inputs[t] >= model->vocab) return -1;
-        if (model->targets[t] >= model->vocab) return -1;
-        run.counted += model->targets[t] >= 0;
+        int64_t target = model->targets[t];
+        if (target >= model->vocab || (target < 0 && target != IGNORED)) return -1;
+        run.counted += target >= 0;
     }
 #pragma omp parallel num_threads(model->threads)
     {

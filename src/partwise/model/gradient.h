@@ -10,6 +10,9 @@
 enum { LAYER_NORM = 1, RMS_NORM = 2 };
 enum { RELU = 1, GELU = 2, GELU_TANH = 3, SQUARED_RELU = 4, GATED_SILU = 5 };
 
+/* A target that does not count. */
+enum { IGNORED = -100 };
+
 /* Tokens of a block, and rows of a matrix whose gradient is one task. */
 enum { BLOCK = 48, ROWS = 48 };
 
@@ -54,7 +57,7 @@ typedef struct {
     Matrix head;     /* its gradient is added where it is tied to the first table */
     int64_t tied;
     const float *cosine, *sine; /* as attention.h reads them */
-    const int64_t *inputs, *targets; /* (texts, length); a target below 0 does not count */
+    const int64_t *inputs, *targets; /* (texts, length) */
 } Model;
 
 /* A matrix as products read it: `forward` for W x, `back` for Wᵀ x. */
@@ -84,7 +87,7 @@ typedef struct {
     Kept *kept;
     Packed head;
     float *embedded, *x, *slope, *of_embedded, *of_y, *of_qkv, *of_scales, *losses;
-    Unit *h, *of_logits, *of_up, *of_gate, *of_x2, *of_out, *of_heads;
+    Unit *h, *of_logits, *of_up, *of_gate, *of_x2, *of_out, *of_parts; /* for sums over tokens */
     float *norms; /* (norms, 2, blocks, width): a block's share of their gradients */
     float *shares; /* (layers, 2, blocks) */
     float *attention, *room;
@@ -129,8 +132,10 @@ static void lay_out(Run *run, const Model *model, Memory *memory) {
         .size = model->head_size, .threads = model->threads, .cosine = model->cosine,
         .sine = model->sine, .eps = model->eps, .kept = model->weights_kept,
         .dropped = model->weights_dropped, .halves = model->halves};
-    int64_t widest = inner > 3 * joined ? inner : 3 * joined;
-    run->widest = widest = whole(model->vocab) > widest ? whole(model->vocab) : widest;
+    int64_t widest = inner > width ? inner : width;
+    if (widest < 3 * joined) widest = 3 * joined;
+    if (widest < whole(model->vocab)) widest = whole(model->vocab);
+    run->widest = widest;
     run->kept = take(memory, model->layers, sizeof(Kept));
     Kept one;
     for (int64_t l = 0; l < model->layers; l++) {
@@ -169,7 +174,7 @@ static void lay_out(Run *run, const Model *model, Memory *memory) {
     run->of_gate = over_tokens(memory, model, n, model->activation == GATED_SILU ? inner : 0);
     run->of_x2 = over_tokens(memory, model, n, width);
     run->of_out = over_tokens(memory, model, n, width);
-    run->of_heads = over_tokens(memory, model, n, 3 * joined);
+    run->of_parts = over_tokens(memory, model, n, 3 * joined);
     run->norms = floats(memory, (2 * model->layers + 1) * 2 * run->blocks * width);
     run->shares = floats(memory, 2 * model->layers * run->blocks);
     run->attention = floats(memory, model->threads * room_of(&run->shape));

@@ -157,7 +157,8 @@ static void drop(const Run *run, int64_t layer, int place, int64_t first, int64_
     if (!dropped) return;
     for (int64_t t = 0; t < count; t++) {
         int64_t row = (layer * PLACES + place) * run->tokens + first + t;
-        uint32_t seed = scattered(model->seed, row);
+        /* Attention of each layer has the seeds before this one. */
+        uint32_t seed = scattered(model->seed + (uint64_t)model->layers, row);
         for (int64_t i = t * n; i < (t + 1) * n; i += LANES)
             put(y + i, only(undropped(dropped, seed, i - t * n), lanes(x + i) * kept));
     }

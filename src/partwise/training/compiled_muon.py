@@ -94,5 +94,6 @@ def move(
         ctypes.addressof(numbers),
         *(momentum, rate, decay, safety),
     )
-    room = torch.empty(functions.partwise_muon_room(ctypes.byref(asked), moved))
+    numbers_needed = functions.partwise_muon_room(ctypes.byref(asked), moved)
+    room = torch.empty(numbers_needed, dtype=torch.float32, device="cpu")
     functions.partwise_muon(ctypes.byref(asked), moved, room.data_ptr())

@@ -212,30 +212,36 @@ def compile_step(
     return Compiled(step, notice, clock() - start)
 
 
-def by_gradient(
-    objective: Objective, config: TrainConfig, data: Data, total: int | None, shape: torch.Size
-) -> bool:
-    """Whether a step's loss and gradient are computed by C code as a whole (`gradient.c`).
+def by_gradient(objective: Objective, config: TrainConfig, data: Data, total: int | None) -> bool:
+    """Whether C code serves for a step's loss and gradient as a whole (`gradient.c`).
 
-    A function of the settings and of the machine, so that a run that goes on computes as it began.
+    A function of the settings and of the machine, so that a run that goes on computes as it began;
+    such a run is told compile=on or off where it was auto, which tells C code no more than auto.
 
     Args:
         objective: the loss of a model that is not compiled.
         config: the settings.
         data: the batches.
         total: steps of the whole run, where they can be foreseen.
-        shape: of a batch, (B, T).
     """
     model, dtype = objective.model, objective.precision.dtype
     if objective.device.type != "cpu" or not isinstance(model, GPT) or dtype == torch.float16:
         return False
     if config.compile == "on" or config.label_smoothing > 0 or config.accumulation > 1:
         return False
-    small = is_small(objective, shape) and unsuited(objective, config) is None
-    if small and config.compile == "auto":
-        return False
     served = compiled_gradient.serves(model.config, dtype) and compiled_gradient.is_plain(model)
     return served and not watched(model) and _is_long(model, config, data, total)
+
+
+def suits_whole_step(objective: Objective, config: TrainConfig, shape: torch.Size) -> bool:
+    """Whether the compiler would make one function of a step, optimizer and all, which is faster
+    for a small model than its gradient in C.
+
+    Args:
+        objective, config: as for `by_gradient`.
+        shape: of a batch, (B, T).
+    """
+    return is_small(objective, shape) and unsuited(objective, config) is None
 
 
 def _is_long(model: GPT, config: TrainConfig, data: Data, total: int | None) -> bool:
@@ -276,21 +282,26 @@ def compile_parts(
             compiled_gradient.SOURCE if whole else None,
             compiled_attention.SOURCE if attends else None,
         )
-        if muon is not None:
-            compiled_muon.loaded(muon)
-            for optimizer in muons:
-                optimizer.use_library(muon)
+        dtype = objective.precision.dtype
+        if gradient is not None and not compiled_gradient.computes_in(gradient, dtype):
+            gradient = None
+            if compiled_attention.serves(model.config):
+                attention = compiled_attention.SOURCE.library()
         if attention is not None:
             compiled_attention.loaded(attention)
-            model.use_lean(True, attention)
-        if gradient is None:
-            return None
-        objective.use_gradient(CompiledGradient(model, gradient, objective.precision.dtype))
+        if muon is not None:
+            compiled_muon.loaded(muon)
     # A file system may forbid that programs are loaded from it.
     except (CompilerError, OSError) as error:
         return Notice(
             "training goes operation by operation, which takes longer: {reason}", reason=str(error)
         )
+    model.use_lean(True, attention)
+    for optimizer in muons:
+        optimizer.use_library(muon)
+    if gradient is None:
+        return None
+    objective.use_gradient(CompiledGradient(model, gradient, dtype))
     return Notice("the loss and its gradient are one function of C, compiled for this processor")
 
 

@@ -26,6 +26,7 @@ from partwise.training.compiling import (
     compile_parts,
     compile_step,
     foretell,
+    suits_whole_step,
 )
 from partwise.training.config import TrainConfig
 from partwise.training.data import Data
@@ -138,8 +139,8 @@ def train(
         inputs, targets = cut(*batch, length)
         steps = limit[0] if limit else None
         compiling, about_compiling = False, None
-        in_c = by_gradient(objective, config, data, steps, inputs.shape)
-        if not in_c:
+        in_c = by_gradient(objective, config, data, steps)
+        if not in_c or suits_whole_step(objective, config, inputs.shape):
             compiling, about_compiling = choose_compile(
                 *(model, config, data),
                 device=device,
@@ -147,7 +148,8 @@ def train(
                 step=progress.step,
                 total=steps,
             )
-        if about_compiling is not None:
+        in_c = in_c and not compiling
+        if about_compiling is not None and not in_c:
             yield Said(about_compiling)
         compile_seconds = 0.0
         if compiling:

@@ -73,6 +73,11 @@ static void gram_of(const Moved *of, Room *room) {
     symmetric(room->gram, room->x, columns, 1, room->turned, rows, columns);
 }
 
+static void swap(float **one, float **other) {
+    float *before = *one;
+    *one = *other, *other = before;
+}
+
 /* X becomes P X, or X P where its columns are the shorter side. */
 static void applied(const Moved *of, const float *poly, Room *room) {
     int64_t rows = of->rows, columns = of->columns;
@@ -80,13 +85,7 @@ static void applied(const Moved *of, const float *poly, Room *room) {
         product(room->next, columns, room->x, columns, 1, poly, columns, rows, columns, columns);
     else
         product(room->next, columns, poly, rows, 1, room->x, columns, rows, rows, columns);
-    float *before = room->x;
-    room->x = room->next, room->next = before;
-}
-
-static void swap(float **one, float **other) {
-    float *before = *one;
-    *one = *other, *other = before;
+    swap(&room->x, &room->next);
 }
 
 /* X of singular values below 1 -> X of singular values of about 1. */

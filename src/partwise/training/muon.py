@@ -114,6 +114,9 @@ class Muon(torch.optim.Optimizer):
     momentum's warm-up is that of their record runs.
     """
 
+    # Of the class, as a copy or a pickle of an optimizer holds no more than its state.
+    _library: Path | None = None
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -134,14 +137,13 @@ class Muon(torch.optim.Optimizer):
             "polar_express": polar_express,
         }
         super().__init__(params, defaults)
-        self._library: Path | None = None
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """As torch's, without loading its compiler (see `optim.AdamW`)."""
         inspect.unwrap(torch.optim.Optimizer.add_param_group)(self, param_group)
 
     def use_library(self, library: Path | None) -> None:
-        """Move matrices by `muon.c` where it serves; values differ in last bits.
+        """Move matrices by `muon.c` where it serves; values differ by rounding.
 
         Args:
             library: of `compiled_muon.SOURCE`; None: operation by operation.
@@ -154,7 +156,9 @@ class Muon(torch.optim.Optimizer):
         with torch.no_grad():
             for group in self.param_groups:
                 moved = [p for p in group["params"] if p.grad is not None]
-                if self._library is not None and moved and compiled_muon.serves(moved):
+                done = {self.state[p].get("step", 0) for p in moved}
+                together = len(done) == 1 and compiled_muon.serves(moved)
+                if self._library is not None and together:
                     self._move_compiled(self._library, moved, group)
                     continue
                 by_shape: dict[torch.Size, list[Tensor]] = {}

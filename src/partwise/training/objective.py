@@ -1,4 +1,4 @@
-"""The loss of one batch: cross-entropy of the next token, eager or compiled, in any precision."""
+"""Cross-entropy of the next token over a batch: eager, compiled or in C, in any precision."""
 
 from collections.abc import Callable
 
@@ -105,6 +105,11 @@ class Objective:
             function: (inputs, targets) -> mean loss; no gradient is asked of it.
         """
         self._evaluated_shape, self._evaluate = shape, function
+
+    @property
+    def in_c(self) -> bool:
+        """Whether C code computes losses and gradients."""
+        return self._gradient is not None
 
     def use_gradient(self, gradient: CompiledGradient) -> None:
         """Let C code compute what is not smoothed: losses without a gradient, and `backward`."""

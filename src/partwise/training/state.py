@@ -119,5 +119,6 @@ def circumstances(objective: Objective) -> dict[str, Any]:
         "device": objective.device.type,
         "dtype": objective.precision.name,
         "compiled": objective.compiled,
+        "in_c": objective.in_c,
         "threads": torch.get_num_threads(),
     }

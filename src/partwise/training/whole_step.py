@@ -383,6 +383,9 @@ def unsuited(objective: Objective, config: TrainConfig | None = None) -> Notice 
 
 def watched(model: nn.Module) -> bool:
     """Whether somebody listens to what happens inside, which compiled code does not tell."""
-    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    hooks = (
+        *("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"),
+        "_post_accumulate_grad_hooks",
+    )
     parts = (*model.modules(), *model.parameters())
     return any(getattr(part, name, None) for part in parts for name in hooks)
