@@ -56,7 +56,7 @@ def some(seed: int, shortest: int = 1) -> tuple[ModelConfig, int, int]:
         d_model=draw.choice([16, 48, 64, 96]),
         n_heads=draw.choice([1, 2, 4]),
         head_dim=draw.choice([None, None, 16]),
-        d_ff=draw.choice([None, 16, 80]),
+        d_ff=draw.choice([None, 16, 80, 5, 43, 200]),
         qkv_bias=draw.random() < 0.5,
         projection_bias=draw.random() < 0.5,
         feedforward_bias=draw.random() < 0.5,
@@ -150,7 +150,7 @@ def test_in_bfloat16_it_is_as_near_as_torch_is(seed: int, library: Path) -> None
     theirs, wanted = usual(model, inputs, targets, True), usual(model, inputs, targets)
     ours, others = apart(found, wanted), apart(theirs, wanted)
     assert sum(ours) < 2 * sum(others) + 0.02 * len(ours)
-    assert found[0].item() == pytest.approx(wanted[0].item(), rel=0.02)
+    assert ours[0] < 2 * others[0] + 0.01
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS)
@@ -238,7 +238,7 @@ DROPS = [
     {"attention_dropout": 0.4},
     {"embedding_dropout": 0.5},
     {"dropout": 0.2, "embedding_dropout": 0.1, "embedding_shortcut": True},
-    {"dropout": 0.1, "feedforward": "swiglu", "d_ff": 48},
+    {"dropout": 0.1, "feedforward": "swiglu"},
 ]
 
 
@@ -373,7 +373,6 @@ def test_targets_that_do_not_count(library: Path) -> None:
         {"output_projection": False},
         {"logit_soft_cap": 10.0},
         {"d_model": 40},
-        {"d_ff": 40},
         {"head_dim": 12},
         {"vocab_size": 5000},
     ],

@@ -163,7 +163,7 @@ def avx512(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
 
 
-PLAIN = replace(MODEL, d_model=16, d_ff=32, dropout=0.0)
+PLAIN = replace(MODEL, d_model=16, dropout=0.0)
 
 
 def parts(

@@ -115,7 +115,7 @@ def serves(config: ModelConfig, dtype: torch.dtype) -> bool:
         and config.logit_soft_cap is None
         and config.vocab_size <= _LARGEST_VOCABULARY
     )
-    widths = (config.d_model, config.n_heads * config.head_size, config.inner_width)
+    widths = (config.d_model, config.n_heads * config.head_size)
     whole = all(width % _LANES == 0 for width in widths)
     products = dtype == torch.float32 or (dtype == torch.bfloat16 and has_halves())
     if dtype == torch.bfloat16 and "amx_bf16" in cpu_features().split():

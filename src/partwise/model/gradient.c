@@ -65,7 +65,8 @@ static void out_of_attention(const Run *run, int64_t l, int64_t first, const Own
     const Model *model = run->model;
     const Layer *layer = model->layer + l;
     const Kept *kept = run->kept + l;
-    int64_t n = model->width, joined = layer->projection.columns, inner = model->inner;
+    int64_t n = model->width, joined = layer->projection.columns;
+    int64_t inner = whole(model->inner);
     int64_t count = count_of(run, first), at = first * n, halves = model->halves;
     Left y = as_units(kept->y + first * joined, count, joined,
                       at_block(run, kept->heads, first, joined), own->units, (int)halves);
@@ -122,7 +123,8 @@ static void back_to_attention(const Run *run, int64_t l, int64_t first, const Ow
     const Model *model = run->model;
     const Layer *layer = model->layer + l;
     const Kept *kept = run->kept + l;
-    int64_t n = model->width, joined = layer->projection.columns, inner = model->inner;
+    int64_t n = model->width, joined = layer->projection.columns;
+    int64_t inner = whole(model->inner);
     int64_t count = count_of(run, first), at = first * n, halves = model->halves;
     drop(run, l, OF_FEEDFORWARD, first, count, run->slope + at, own->other);
     Left of_out = as_units(own->other, count, n, at_block(run, run->of_out, first, n), own->units,
@@ -238,7 +240,7 @@ static const Packed *matrix_of(const Run *run, int64_t number) {
 static void pack_all(const Run *run, int back) {
     for (int64_t number = 0; number <= 5 * run->model->layers; number++) {
         const Packed *packed = matrix_of(run, number);
-        int64_t forward = panels(packed->rows), both = forward + panels(packed->of->columns);
+        int64_t forward = panels(packed->rows), both = forward + panels(packed->columns);
 #pragma omp for schedule(dynamic) nowait
         for (int64_t task = 0; task < (back ? both : forward); task++) {
             if (task < forward) pack_forward(run->model, packed, task);
@@ -247,10 +249,11 @@ static void pack_all(const Run *run, int back) {
     }
 }
 
-static void slope_all(const Run *run, const Packed *packed, const Unit *of_y, const Unit *x) {
+static void slope_all(const Run *run, const Own *own, const Packed *packed, const Unit *of_y,
+                      const Unit *x) {
 #pragma omp for schedule(dynamic) nowait
     for (int64_t task = 0; task < tasks_of(packed); task++)
-        slope_rows(run, packed, of_y, x, task);
+        slope_rows(run, packed, of_y, x, task, own->wide);
 }
 
 static void forward(const Run *run, const Own *own, const Room *room) {
@@ -299,11 +302,11 @@ static void backward(const Run *run, const Own *own, const Room *room) {
 #pragma omp for schedule(dynamic)
         for (int64_t block = 0; block < run->blocks; block++)
             back_from_attention(run, l, block * BLOCK, own);
-        slope_all(run, &kept->qkv_matrix, run->of_parts, kept->h1);
-        slope_all(run, &kept->projection, run->of_x2, kept->heads);
-        slope_all(run, &kept->up, run->of_up, kept->h2);
-        if (kept->gate) slope_all(run, &kept->gate_matrix, run->of_gate, kept->h2);
-        slope_all(run, &kept->down, run->of_out, kept->a);
+        slope_all(run, own, &kept->qkv_matrix, run->of_parts, kept->h1);
+        slope_all(run, own, &kept->projection, run->of_x2, kept->heads);
+        slope_all(run, own, &kept->up, run->of_up, kept->h2);
+        if (kept->gate) slope_all(run, own, &kept->gate_matrix, run->of_gate, kept->h2);
+        slope_all(run, own, &kept->down, run->of_out, kept->a);
 #pragma omp for schedule(dynamic)
         for (int64_t task = 0; task < 4; task++) {
             if (task < 2) add_up_norm(run, 2 * l + task, task ? &model->layer[l].norm2
@@ -356,7 +359,7 @@ double partwise_gradient(const Model *model, char *given, int64_t back) {
                        count_of(&run, block * BLOCK) * model->width * sizeof(float));
         }
         if (back) {
-            slope_all(&run, &run.head, run.of_logits, run.h);
+            slope_all(&run, &own, &run.head, run.of_logits, run.h);
 #pragma omp for schedule(static) nowait
             for (int64_t part = 0; part < 64; part++) clear_tables(model, part, 64);
 #pragma omp single nowait

@@ -63,7 +63,7 @@ typedef struct {
 /* A matrix as products read it: `forward` for W x, `back` for Wᵀ x. */
 typedef struct {
     const Matrix *of;
-    int64_t rows; /* in whole vectors */
+    int64_t rows, columns; /* in whole vectors, zeros behind */
     Unit *forward, *back;
 } Packed;
 
@@ -116,15 +116,16 @@ static int64_t depth_of(const Model *model, int64_t n) {
 }
 
 static Packed packed_in(Memory *memory, const Model *model, const Matrix *m) {
-    Packed packed = {.of = m, .rows = whole(m->rows)};
-    packed.forward = take(memory, depth_of(model, m->columns) * packed.rows, sizeof(Unit));
-    packed.back = take(memory, depth_of(model, packed.rows) * m->columns, sizeof(Unit));
+    Packed packed = {.of = m, .rows = whole(m->rows), .columns = whole(m->columns)};
+    packed.forward = take(memory, depth_of(model, packed.columns) * packed.rows, sizeof(Unit));
+    packed.back = take(memory, depth_of(model, packed.rows) * packed.columns, sizeof(Unit));
     return packed;
 }
 
 /* Lays out all that a step needs; with memory->at NULL it only counts. */
 static void lay_out(Run *run, const Model *model, Memory *memory) {
-    int64_t n = model->texts * model->length, width = model->width, inner = model->inner;
+    int64_t n = model->texts * model->length, width = model->width;
+    int64_t inner = whole(model->inner);
     int64_t joined = model->heads * model->head_size, units = model->texts * model->heads;
     run->model = model, run->tokens = n, run->blocks = (n + BLOCK - 1) / BLOCK;
     run->shape = (Shape){
