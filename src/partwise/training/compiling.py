@@ -1,10 +1,10 @@
 """Whether the training step, or parts of it, are compiled; and compiling them.
 
-On a CPU the compiler takes as long as a short run, and it speeds up what lies between the matrix
-products, which is much of a narrow model and little of a wide one. So what is compiled is a narrow
-model in a run that is surely long. How long a run is follows from what its matrices multiply and
-what this CPU multiplies at best: not from a clock that runs along, so that the same settings choose
-the same each time.
+On a CPU the loss and its gradient are C code, where that serves. Else torch's compiler may make it,
+which takes as long as a short run, and speeds up what lies between the matrix products: much of a
+narrow model and little of a wide one. So what it compiles is a narrow model in a run that is surely
+long. How long a run is follows from what its matrices multiply and what this CPU multiplies at
+best: not from a clock that runs along, so that the same settings choose the same each time.
 """
 
 import time
@@ -46,10 +46,10 @@ LONG_IF_WIDE = 1800.0
 # third of a narrow model's step (benchmarks/parts.py).
 LONG_FOR_PARTS = 10.0
 
-# Width of the residual stream up to which a CPU compiles. Measured with torch 2.13 on one core of a
-# Xeon: compiled steps of `small` (width 128) took half as long, those of a stack of width 384 took
-# 1.2 times as long. In bfloat16, for which no attention in C is there, the latter take a twentieth
-# less (benchmarks/peers.py); with dropout that was not measured.
+# Width of the residual stream up to which a CPU compiles what C code does not serve. Measured with
+# torch 2.13 on one core of a Xeon: compiled steps of `small` (width 128) took half as long, those of
+# a stack of width 384 took 1.2 times as long. In bfloat16 the latter took a twentieth less, which
+# was before attention in C stood between such products; with dropout that was not measured.
 NARROW = 128
 
 # Batches that are looked at to see whether all have one shape.
