@@ -47,9 +47,9 @@ LONG_IF_WIDE = 1800.0
 LONG_FOR_PARTS = 10.0
 
 # Width of the residual stream up to which a CPU compiles what C code does not serve. Measured with
-# torch 2.13 on one core of a Xeon: compiled steps of `small` (width 128) took half as long, those of
-# a stack of width 384 took 1.2 times as long. In bfloat16 the latter took a twentieth less, which
-# was before attention in C stood between such products; with dropout that was not measured.
+# torch 2.13 on one core of a Xeon: compiled steps of `small` (width 128) took half as long, those
+# of a stack of width 384 took 1.2 times as long. In bfloat16 the latter took a twentieth less,
+# which was before attention in C stood between such products; with dropout that was not measured.
 NARROW = 128
 
 # Batches that are looked at to see whether all have one shape.
