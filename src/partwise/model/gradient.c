@@ -256,7 +256,7 @@ static void slope_all(const Run *run, const Own *own, const Packed *packed, cons
         slope_rows(run, packed, of_y, x, task, own->wide);
 }
 
-static void forward(const Run *run, const Own *own, const Room *room) {
+static void forward(const Run *run, const Own *own, Room *room) {
     const Model *model = run->model;
     int64_t units = run->shape.texts * run->shape.heads;
     for (int64_t l = 0; l < model->layers; l++) {
@@ -276,15 +276,13 @@ static void forward(const Run *run, const Own *own, const Room *room) {
             into_attention(run, l, first, own);
         }
 #pragma omp for schedule(dynamic)
-        for (int64_t unit = 0; unit < units; unit++) {
-            Room mine = *room;
-            head_forward(&shape, kept->qkv, unit, &mine, kept->y,
+        for (int64_t unit = 0; unit < units; unit++)
+            head_forward(&shape, kept->qkv, unit, room, kept->y,
                          kept->sums + unit * shape.length);
-        }
     }
 }
 
-static void backward(const Run *run, const Own *own, const Room *room) {
+static void backward(const Run *run, const Own *own, Room *room) {
     const Model *model = run->model;
     int64_t units = run->shape.texts * run->shape.heads;
     for (int64_t l = model->layers - 1; l >= 0; l--) {
@@ -294,11 +292,9 @@ static void backward(const Run *run, const Own *own, const Room *room) {
         for (int64_t block = 0; block < run->blocks; block++)
             back_to_attention(run, l, block * BLOCK, own);
 #pragma omp for schedule(dynamic)
-        for (int64_t unit = 0; unit < units; unit++) {
-            Room mine = *room;
-            head_backward(&shape, kept->qkv, kept->sums + unit * shape.length, run->of_y,
-                          unit, &mine, run->of_qkv, run->of_scales + unit * 2 * shape.size);
-        }
+        for (int64_t unit = 0; unit < units; unit++)
+            head_backward(&shape, kept->qkv, kept->sums + unit * shape.length, run->of_y, unit,
+                          room, run->of_qkv, run->of_scales + unit * 2 * shape.size);
 #pragma omp for schedule(dynamic)
         for (int64_t block = 0; block < run->blocks; block++)
             back_from_attention(run, l, block * BLOCK, own);

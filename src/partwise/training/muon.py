@@ -156,9 +156,7 @@ class Muon(torch.optim.Optimizer):
         with torch.no_grad():
             for group in self.param_groups:
                 moved = [p for p in group["params"] if p.grad is not None]
-                done = {self.state[p].get("step", 0) for p in moved}
-                together = len(done) == 1 and compiled_muon.serves(moved)
-                if self._library is not None and together:
+                if self._library is not None and self._alike(moved) and compiled_muon.serves(moved):
                     self._move_compiled(self._library, moved, group)
                     continue
                 by_shape: dict[torch.Size, list[Tensor]] = {}
@@ -168,9 +166,15 @@ class Muon(torch.optim.Optimizer):
                     self._move(parameters, group)
         return loss
 
-    def _begin(self, parameters: list[Tensor]) -> tuple[list[Tensor], int]:
-        """The momentum of each, which begins at zero, and how often they were moved; once more
-        now."""
+    def _alike(self, parameters: list[Tensor]) -> bool:
+        """Whether there are any, and all were moved as often."""
+        return len({self.state[parameter].get("step", 0) for parameter in parameters}) == 1
+
+    def _begin(
+        self, parameters: list[Tensor], group: dict[str, Any]
+    ) -> tuple[list[Tensor], list[Tensor], float]:
+        """The running mean of each, which begins at zero, its gradient, and the momentum of this
+        move, which is counted."""
         states = [self.state[parameter] for parameter in parameters]
         for state, parameter in zip(states, parameters, strict=True):
             if not state:
@@ -179,18 +183,19 @@ class Muon(torch.optim.Optimizer):
         done: int = states[0]["step"]
         for state in states:
             state["step"] = done + 1
-        return [state["momentum_buffer"] for state in states], done
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        momentum = _momentum(done, group["momentum"], group["momentum_steps"])
+        return [state["momentum_buffer"] for state in states], gradients, momentum
 
     def _move_compiled(
         self, library: Path, parameters: list[Tensor], group: dict[str, Any]
     ) -> None:
-        buffers, done = self._begin(parameters)
-        gradients = [p.grad for p in parameters if p.grad is not None]
+        buffers, gradients, momentum = self._begin(parameters, group)
         compiled_muon.move(
             library,
             list(zip(parameters, buffers, gradients, strict=True)),
             polynomials(group["steps"], group["polar_express"]),
-            momentum=_momentum(done, group["momentum"], group["momentum_steps"]),
+            momentum=momentum,
             rate=group["lr"],
             decay=group["weight_decay"],
             safety=_SAFETY,
@@ -198,9 +203,7 @@ class Muon(torch.optim.Optimizer):
         )
 
     def _move(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
-        buffers, done = self._begin(parameters)
-        gradients = [p.grad for p in parameters if p.grad is not None]
-        momentum = _momentum(done, group["momentum"], group["momentum_steps"])
+        buffers, gradients, momentum = self._begin(parameters, group)
         torch._foreach_lerp_(buffers, gradients, 1 - momentum)
         ahead = torch._foreach_lerp(gradients, buffers, momentum)  # Nesterov's
         by = polynomials(group["steps"], group["polar_express"])
