@@ -51,7 +51,9 @@ STRANGERS = {
 EXCEPTIONS = {("reference.py", "partwise.model.config")}
 
 PICKLERS = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
-SURROUNDINGS = re.compile(r"PARTWISE_\w+|LC_ALL|LC_MESSAGES|LANG|NO_COLOR|TERM|COLUMNS")
+SURROUNDINGS = re.compile(
+    r"PARTWISE_\w+|LC_ALL|LC_MESSAGES|LANG|NO_COLOR|TERM|COLUMNS|GOMP_SPINCOUNT|OMP_WAIT_POLICY"
+)
 
 
 ASKING = {"os.environ", "os.environb", "os.getenv", "os.putenv"}

@@ -17,6 +17,7 @@ from partwise.cli.commands import COMMANDS
 from partwise.cli.interrupts import INTERRUPTED, TERMINATED, Stopped, terminate_as_stopped
 from partwise.cli.parser import Parser
 from partwise.cli.screen import is_terminal, prepare_streams, remark, say, visible
+from partwise.cli.waiting import wait_briefly
 from partwise.errors import PartwiseError, UsageError, is_out_of_memory
 from partwise.messages import message, use_language
 from partwise.settings import offer
@@ -35,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if argv is None else argv)
     prepare_streams()
+    wait_briefly()
     with use_language(common.language_in(words)):
         debug = "--debug" in words
         try:

@@ -10,8 +10,6 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -19,6 +17,7 @@
 
 #include "choice.h"
 #include "guesses.h"
+#include "meeting.h"
 #include "sight.h"
 
 typedef struct {
@@ -64,8 +63,7 @@ typedef struct {
     const float *uniforms; /* (steps, texts) */
     int64_t *chosen;       /* (steps, texts) */
     float *qkv, *mixed, *joined, *inner, *added, *logits; /* shared; (rows, …) each */
-    int64_t threads;
-    _Atomic int64_t begun, arrived, phase;
+    Meeting *meeting;
 } Run;
 
 typedef struct {
@@ -76,27 +74,13 @@ typedef struct {
 
 /* --- Threads -------------------------------------------------------------------------------- */
 
-static void meet(Run *run) {
-    if (run->threads == 1) return;
-    int64_t phase = atomic_load(&run->phase);
-    if (atomic_fetch_add(&run->arrived, 1) + 1 == run->threads) {
-        atomic_store(&run->arrived, 0);
-        atomic_fetch_add(&run->phase, 1);
-        return;
-    }
-    /* Usually the others are microseconds away; on a busy machine they may not be running at all. */
-    for (int turns = 0; atomic_load_explicit(&run->phase, memory_order_acquire) == phase;)
-        if (turns < 2000) turns++;
-        else sched_yield();
-}
-
 static int64_t share(int64_t rows, int64_t rank, int64_t threads) { return rows * rank / threads; }
 
 /* y = x W^T + bias, for this thread's rows of W. */
 static void multiply(const Run *run, int64_t rank, const Own *own, const Matrix *m, const float *x,
                      float *y) {
-    product(m, x, &own->rounded, y, run->rows, share(m->rows, rank, run->threads),
-            share(m->rows, rank + 1, run->threads));
+    product(m, x, &own->rounded, y, run->rows, share(m->rows, rank, run->meeting->threads),
+            share(m->rows, rank + 1, run->meeting->threads));
 }
 
 /* --- Parts ---------------------------------------------------------------------------------- */
@@ -279,32 +263,32 @@ static float *attention(Run *run, int64_t rank, Own *own, const Layer *layer) {
     const Model *model = run->model;
     int64_t kv = model->kv_heads, places = run->rows / model->texts;
     multiply(run, rank, own, &layer->qkv, own->h, run->qkv);
-    meet(run);
-    int64_t end = share(model->texts * kv, rank + 1, run->threads);
-    for (int64_t i = share(model->texts * kv, rank, run->threads); i < end; i++)
+    meet(run->meeting);
+    int64_t end = share(model->texts * kv, rank + 1, run->meeting->threads);
+    for (int64_t i = share(model->texts * kv, rank, run->meeting->threads); i < end; i++)
         for (int64_t place = 0; place < places; place++)
             attend_group(run, own, layer, i / kv, i % kv, place);
-    meet(run);
+    meet(run->meeting);
     if (!layer->projection.weights) return run->mixed;
     multiply(run, rank, own, &layer->projection, run->mixed, run->joined);
-    meet(run);
+    meet(run->meeting);
     return run->joined;
 }
 
 /* The feed-forward layer of all rows for `own->h`; returns (rows, width). */
 static float *feedforward(Run *run, int64_t rank, Own *own, const Layer *layer) {
     const Model *model = run->model;
-    int64_t n = layer->up.rows, from = share(n, rank, run->threads);
-    int64_t count = share(n, rank + 1, run->threads) - from;
+    int64_t n = layer->up.rows, from = share(n, rank, run->meeting->threads);
+    int64_t count = share(n, rank + 1, run->meeting->threads) - from;
     float *gate = run->inner + run->rows * n;
     multiply(run, rank, own, &layer->up, own->h, run->inner);
     if (layer->gate.weights) multiply(run, rank, own, &layer->gate, own->h, gate);
     for (int64_t row = 0; row < run->rows; row++)
         activate(model, run->inner + row * n + from, gate + row * n + from, count);
-    meet(run);
+    meet(run->meeting);
     if (!layer->down.weights) return run->inner;
     multiply(run, rank, own, &layer->down, run->inner, run->added);
-    meet(run);
+    meet(run->meeting);
     return run->added;
 }
 
@@ -349,11 +333,11 @@ static void forward(Run *run, int64_t rank, Own *own) {
             }
         }
         /* Everywhere else a meeting lies between reading a place and writing there again. */
-        if (!layer->qkv.weights && !layer->down.weights) meet(run);
+        if (!layer->qkv.weights && !layer->down.weights) meet(run->meeting);
     }
     all_norms(run, model->final_norm, own->x, own->h);
     multiply(run, rank, own, &model->head, own->h, run->logits);
-    meet(run);
+    meet(run->meeting);
 }
 
 /* The next token of a text, from the logits of a row; it becomes the newest. */
@@ -410,7 +394,7 @@ static void *work(void *given) {
     const Model *model = run->model;
     int64_t all = most_rows(model) * model->width;
     Own own;
-    while (!atomic_load(&run->begun)) sched_yield();
+    if (worker->rank > 0) await(run->meeting, 0);
     own.order = worker->memory;
     own.x = (float *)(own.order + model->vocab);
     own.embedded = own.x + all;
@@ -422,7 +406,7 @@ static void *work(void *given) {
     do {
         forward(run, worker->rank, &own);
         if (worker->rank == 0) say(run, &own);
-        meet(run);
+        meet(run->meeting);
     } while (run->done < run->steps);
     return NULL;
 }
@@ -446,9 +430,11 @@ int partwise_run(const Model *model, const Choice *choice, Guesses *guesses, int
     Worker *workers = calloc(threads, sizeof *workers);
     int failed = !memory || !workers || !privates;
     if (!failed) {
+        Meeting meeting = {.threads = 1};
+        prepare(&meeting);
         Run run = {.model = model, .choice = choice, .guesses = guesses, .position = position,
                    .steps = steps, .rows = model->texts, .recent = recent, .uniforms = uniforms,
-                   .chosen = chosen};
+                   .chosen = chosen, .meeting = &meeting};
         run.qkv = memory;
         run.mixed = run.qkv + rows * (joint + 2 * kv);
         run.joined = run.mixed + rows * joint;
@@ -458,16 +444,16 @@ int partwise_run(const Model *model, const Choice *choice, Guesses *guesses, int
         for (int64_t rank = 0; rank < threads; rank++)
             workers[rank] = (Worker){&run, rank, privates + rank * own, 0};
         /* A system out of threads has fewer to share the work; none begins before all are known. */
-        run.threads = 1;
-        while (run.threads < threads) {
-            Worker *next = &workers[run.threads];
+        while (meeting.threads < threads) {
+            Worker *next = &workers[meeting.threads];
             if (pthread_create(&next->thread, NULL, work, next)) break;
-            run.threads++;
+            meeting.threads++;
         }
-        atomic_store(&run.begun, 1);
+        let_pass(&meeting);
         work(&workers[0]);
-        for (int64_t rank = 1; rank < run.threads; rank++)
+        for (int64_t rank = 1; rank < meeting.threads; rank++)
             pthread_join(workers[rank].thread, NULL);
+        dismiss(&meeting);
     }
     free(memory);
     free(workers);

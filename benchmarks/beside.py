@@ -1,0 +1,99 @@
+"""Tokens a second of `partwise train` alone and beside other work, by how long threads wait awake.
+
+    python benchmarks/beside.py
+
+For each way of waiting, in turn: a run in two threads alone, two such runs at once (their mean) and
+one beside a busy loop. `partwise` waits by itself as in the row of 1,000 looks
+(`src/partwise/cli/waiting.py`); 300,000 is what GNU's OpenMP does unless told. About nine
+minutes.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import mean, median
+from tempfile import TemporaryDirectory
+
+from partwise.storage import cache_folder, lock
+
+RUNS = {
+    "2 layers of 96": [
+        *("--model.n-layers", "2", "--model.d-model", "96", "--model.n-heads", "3"),
+        *("--model.context-length", "64", "--train.steps", "100000"),
+    ],
+    "fast": ["--recipe", "fast", "--train.steps", "100000"],
+}
+LOOKS = ("300000", "10000", "1000", "0")
+ROUNDS, SECONDS = 3, 5.0
+
+
+@contextmanager
+def process(words: list[str], looks: str) -> Iterator[None]:
+    """A process that runs for as long as the context."""
+    nowhere = subprocess.DEVNULL
+    with subprocess.Popen(
+        words, env={**os.environ, "GOMP_SPINCOUNT": looks}, stdout=nowhere, stderr=nowhere
+    ) as running:
+        try:
+            yield
+        finally:
+            running.kill()
+
+
+def counted(metrics: Path) -> tuple[int, float] | None:
+    """Tokens and seconds of the last event of a run that counts both."""
+    lines = metrics.read_text().splitlines() if metrics.exists() else []
+    for line in reversed(lines):
+        event = json.loads(line) if line.endswith("}") else {}
+        if "tokens" in event:
+            return event["tokens"], event["seconds"]
+    return None
+
+
+def speed(text: str, run: list[str], looks: str, copies: int, busy: bool) -> float:
+    """Mean tokens a second of so many copies at once, beside a busy loop or not."""
+    with TemporaryDirectory() as folder, ExitStack() as stack:
+        if busy:
+            stack.enter_context(process([sys.executable, "-c", "while True: pass"], looks))
+        train = [sys.executable, "-m", "partwise", "train", text, *run, "--train.threads", "2"]
+        names = [f"run{number}" for number in range(copies)]
+        for name in names:
+            words = [*train, "--runs-dir", folder, "--name", name, "--quiet"]
+            stack.enter_context(process(words, looks))
+        files = [Path(folder, name, "metrics.jsonl") for name in names]
+        while None in (begun := [counted(file) for file in files]):
+            time.sleep(0.2)
+        time.sleep(SECONDS)
+        pairs = [(a, b) for a, b in zip(begun, map(counted, files), strict=True) if a and b]
+        return mean((b[0] - a[0]) / max(b[1] - a[1], 1e-9) for a, b in pairs)
+
+
+def main() -> None:
+    """Take all figures in turn and print their medians."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--text", default="shakespeare")
+    text = parser.parse_args().text
+    places = {"alone": (1, False), "two at once": (2, False), "beside a loop": (1, True)}
+    taken: dict[tuple[str, str, str], list[float]] = {}
+    with lock(cache_folder() / "bench" / "lock"):
+        for _ in range(ROUNDS):
+            for name, run in RUNS.items():
+                for looks in LOOKS:
+                    for place, (copies, busy) in places.items():
+                        found = speed(text, run, looks, copies, busy)
+                        taken.setdefault((name, looks, place), []).append(found)
+    print("| run | looks | " + " | ".join(places) + " |\n|---|---|" + "---|" * len(places))
+    for name in RUNS:
+        for looks in LOOKS:
+            figures = (f"{median(taken[name, looks, place]):,.0f}" for place in places)
+            print(f"| {name} | {int(looks):,} | {' | '.join(figures)} |")
+
+
+if __name__ == "__main__":
+    main()
