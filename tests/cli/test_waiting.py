@@ -8,7 +8,6 @@ import pytest
 
 from partwise.cli.waiting import LOOKS, wait_briefly
 
-
 NAMES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 
 
