@@ -43,8 +43,8 @@ LONG = 300.0
 LONG_IF_WIDE = 1800.0
 
 # Training time from which C code is compiled; that takes two seconds, once a machine, and spares a
-# third of a narrow model's step (benchmarks/parts.py).
-LONG_FOR_PARTS = 10.0
+# half of a narrow model's step (benchmarks/parts.py), which takes a few times what is foreseen.
+LONG_FOR_PARTS = 1.0
 
 # Width of the residual stream up to which a CPU compiles what C code does not serve. Measured with
 # torch 2.13 on one core of a Xeon: compiled steps of `small` (width 128) took half as long, those
