@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 import torch.utils.checkpoint
-from compilers import needs_compiler
+from compilers import REGISTERS, needs_compiler
 from configurations import CONFIGURATIONS, name, randomise
 from torch import Tensor
 from torch.nn import functional as F
@@ -23,9 +23,9 @@ from partwise.model.position import Rotary, rotate
 pytestmark = needs_compiler
 
 
-@pytest.fixture(scope="module")
-def library(surroundings: None) -> Path:
-    return SOURCE.library()
+@pytest.fixture(scope="module", params=REGISTERS)
+def library(request: pytest.FixtureRequest, surroundings: None) -> Path:
+    return dataclasses.replace(SOURCE, flags=("-fopenmp", *request.param)).library()
 
 
 def plain(
@@ -314,4 +314,6 @@ def test_the_models_that_it_serves(
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
     assert compiled_attention.serves(config) is serves
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    assert compiled_attention.serves(config) is serves
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
     assert not compiled_attention.serves(config)

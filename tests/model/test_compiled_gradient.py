@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from compilers import needs_compiler
+from compilers import REGISTERS, needs_compiler
 from configurations import randomise
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -37,6 +37,11 @@ PRECISIONS = [
 @pytest.fixture(scope="module")
 def library(surroundings: None) -> Path:
     return SOURCE.library()
+
+
+@pytest.fixture(scope="module", params=REGISTERS)
+def any_library(request: pytest.FixtureRequest, surroundings: None) -> Path:
+    return replace(SOURCE, flags=("-fopenmp", *request.param)).library()
 
 
 @pytest.fixture(autouse=True)
@@ -125,13 +130,13 @@ def apart(found: list[Tensor], wanted: list[Tensor]) -> list[float]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_it_is_what_the_model_says(seed: int, library: Path) -> None:
+def test_it_is_what_the_model_says(seed: int, any_library: Path) -> None:
     config, texts, length = some(seed)
     assert serves(config, torch.float32)
     torch.manual_seed(seed)
     model = made(config, seed)
     inputs, targets = batch_of(config, texts, length)
-    found = in_c(CompiledGradient(model, library, torch.float32), inputs, targets)
+    found = in_c(CompiledGradient(model, any_library, torch.float32), inputs, targets)
     exact = GPT(config).double()
     exact.load_state_dict(model.double().state_dict())
     wanted = [part.float() for part in usual(exact, inputs, targets)]
@@ -243,11 +248,13 @@ DROPS = [
 
 
 @pytest.mark.parametrize("changes", DROPS, ids=str)
-def test_what_is_dropped_is_so_in_both_directions(changes: dict[str, Any], library: Path) -> None:
+def test_what_is_dropped_is_so_in_both_directions(
+    changes: dict[str, Any], any_library: Path
+) -> None:
     """The loss changes along a direction as its gradient says, if the same is dropped."""
     config = replace(SMALL, **changes)
     model = made(config).train()
-    gradient = CompiledGradient(model, library, torch.float32)
+    gradient = CompiledGradient(model, any_library, torch.float32)
     inputs, targets = batch_of(config, 3, 41)
     torch.manual_seed(5)
     _, *slopes = in_c(gradient, inputs, targets)
@@ -300,12 +307,12 @@ def test_what_is_dropped_follows_from_the_seed_alone(
     ],
 )
 def test_as_many_are_dropped_as_were_asked(
-    changes: dict[str, Any], part: str, library: Path
+    changes: dict[str, Any], part: str, any_library: Path
 ) -> None:
     """Where there is one token, a number that was dropped has no gradient."""
     config = replace(SMALL, n_layers=1, d_model=1024, d_ff=16, n_heads=2, **changes)
     model = made(config).train()
-    gradient = CompiledGradient(model, library, torch.float32)
+    gradient = CompiledGradient(model, any_library, torch.float32)
     inputs, targets = batch_of(config, 1, 1)
     shares = []
     for seed in range(4):
@@ -394,7 +401,10 @@ def test_the_processors_that_it_leaves_to_torch(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(compiled_gradient, "cpu_features", lambda: "avx512f")
     assert not serves(SMALL, torch.bfloat16)
     assert not serves(SMALL, torch.float16)
+    monkeypatch.setattr(compiled_gradient, "cpu_features", lambda: "avx512f avx512_bf16")
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    assert serves(SMALL, torch.float32) and not serves(SMALL, torch.bfloat16)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
     assert not serves(SMALL, torch.float32)
 
 

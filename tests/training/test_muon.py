@@ -1,11 +1,12 @@
 """Muon's steps are orthogonal, whatever the matrix's shape and scale."""
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from compilers import needs_compiler
+from compilers import REGISTERS, needs_compiler
 
 from partwise.training import compiled_muon, muon
 from partwise.training.muon import Muon, orthogonalise, polynomials
@@ -99,10 +100,12 @@ def test_a_gradient_of_zero_is_no_move() -> None:
     assert torch.equal(parameter, torch.ones(2, 3))
 
 
-@pytest.fixture
-def library(surroundings: None, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(params=REGISTERS)
+def library(
+    request: pytest.FixtureRequest, surroundings: None, monkeypatch: pytest.MonkeyPatch
+) -> Path:
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
-    return compiled_muon.SOURCE.library()
+    return replace(compiled_muon.SOURCE, flags=("-fopenmp", *request.param)).library()
 
 
 WHOLE = [(16, 16), (16, 48), (48, 16), (64, 96), (112, 64), (64, 64), (160, 32)]

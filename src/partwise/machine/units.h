@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#define FITTING
 #include "vectors.h"
 
 #ifdef __AVX512BF16__
@@ -16,8 +17,9 @@ enum { HAS_HALVES = 1 };
 enum { HAS_HALVES = 0 };
 #endif
 
-/* Sums of DOWN rows times ACROSS vectors are held in the registers of AVX-512. */
-enum { DOWN = 8, ACROSS = 3, PANEL = ACROSS * LANES };
+/* Sums of DOWN rows times ACROSS vectors are held in registers: 24 of AVX-512's 32, 12 of the 16 that
+   AVX2 has. */
+enum { DOWN = LANES / 2, ACROSS = 3, PANEL = ACROSS * LANES };
 
 /* Units of a sum whose B stays in a core's first cache, where it does not lie in panels. */
 enum { DEEP = 128 };
@@ -60,7 +62,13 @@ static inline __attribute__((always_inline)) void tile_of_units(
             sums[r][j] = add ? lanes(c + r * c_row + j * LANES) : (Lanes){0};
     for (int64_t k = 0; k < depth; k++) {
         Bits of[ACROSS];
-        for (int j = 0; j < vectors; j++) of[j] = units(b + k * b_row + j * LANES);
+        for (int j = 0; j < vectors; j++) {
+            of[j] = units(b + k * b_row + j * LANES);
+#ifdef __AVX2__
+            /* It stays in its register: gcc for AMD would load it again for each row. */
+            if (LANES == 8) __asm__("" : "+x"(of[j]));
+#endif
+        }
         for (int r = 0; r < rows; r++) {
             Unit one = a.at[r * a.down + k * a.across];
             for (int j = 0; j < vectors; j++) sums[r][j] = more(sums[r][j], one, of[j], halves);
@@ -75,8 +83,8 @@ static inline __attribute__((always_inline)) void tile_of_units(
     static __attribute__((noinline)) void name(float *c, int64_t c_row, Left a, const Unit *b,    \
                                                int64_t b_row, int64_t rows, int64_t depth,        \
                                                int add) {                                         \
-        for (; rows >= 8; rows -= 8, c += 8 * c_row, a.at += 8 * a.down)                          \
-            tile_of_units(c, c_row, a, b, b_row, depth, add, 8, vectors, halves);                 \
+        for (; rows >= DOWN; rows -= DOWN, c += DOWN * c_row, a.at += DOWN * a.down)              \
+            tile_of_units(c, c_row, a, b, b_row, depth, add, DOWN, vectors, halves);              \
         for (; rows >= 4; rows -= 4, c += 4 * c_row, a.at += 4 * a.down)                          \
             tile_of_units(c, c_row, a, b, b_row, depth, add, 4, vectors, halves);                 \
         for (; rows; rows--, c += c_row, a.at += a.down)                                          \

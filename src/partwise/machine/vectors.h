@@ -1,17 +1,27 @@
-/* Sixteen numbers that are computed with at once; a processor of shorter vectors takes several. */
+/* LANES numbers that are computed with at once.
+
+   Sixteen, whatever the processor, where the order of a sum must be the same everywhere; one of
+   shorter registers takes several. A file whose sums need not be has a register's worth: it defines
+   FITTING first. */
 
 #pragma once
 
 #include <stdint.h>
 #include <string.h>
 
-enum { LANES = 16 };
+#if defined(FITTING) && !defined(__AVX512F__)
+#define LANES 8
+#else
+#define LANES 16
+#endif
 
-typedef float Lanes __attribute__((vector_size(64)));
-typedef float HalfLanes __attribute__((vector_size(32)));
+/* Rows of numbers are padded with zeros to a multiple of this, which every LANES divides. */
+enum { WHOLE = 16 };
+
+typedef float Lanes __attribute__((vector_size(4 * LANES)));
 typedef float FourLanes __attribute__((vector_size(16)));
-typedef uint32_t Bits __attribute__((vector_size(64)));
-typedef uint16_t Halves __attribute__((vector_size(32)));
+typedef uint32_t Bits __attribute__((vector_size(4 * LANES)));
+typedef uint16_t Halves __attribute__((vector_size(2 * LANES)));
 
 static inline Lanes lanes(const float *x) {
     Lanes all;
@@ -25,22 +35,18 @@ static inline Lanes numbers(Bits bits) {
     return all;
 }
 
-/* Sixteen in bfloat16, the upper half of float32. */
+/* LANES in bfloat16, the upper half of float32. */
 static inline Lanes widened(const uint16_t *x) {
     Halves halves;
     memcpy(&halves, x, sizeof halves);
     return numbers(__builtin_convertvector(halves, Bits) << 16);
 }
 
-/* The sum of all sixteen, in an order of its own. */
+/* The sum of all, in an order of its own. */
 static inline float together(Lanes all) {
-    HalfLanes low, high;
-    memcpy(&low, &all, sizeof low);
-    memcpy(&high, (const char *)&all + sizeof low, sizeof high);
-    low += high;
-    FourLanes one, other;
-    memcpy(&one, &low, sizeof one);
-    memcpy(&other, (const char *)&low + sizeof one, sizeof other);
-    one += other;
-    return (one[0] + one[2]) + (one[1] + one[3]);
+    FourLanes four[LANES / 4];
+    memcpy(four, &all, sizeof four);
+    for (int half = LANES / 8; half; half /= 2)
+        for (int i = 0; i < half; i++) four[i] += four[i + half];
+    return (four[0][0] + four[0][2]) + (four[0][1] + four[0][3]);
 }

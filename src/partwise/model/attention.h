@@ -57,7 +57,7 @@ static inline Bits bits(Lanes all) {
 
 static inline Lanes only(Bits which, Lanes all) { return numbers(bits(all) & which); }
 
-static inline int64_t whole(int64_t n) { return (n + LANES - 1) / LANES * LANES; }
+static inline int64_t whole(int64_t n) { return (n + WHOLE - 1) / WHOLE * WHOLE; }
 
 /* The sum of a[i] b[i]. */
 static inline float dot(const float *a, const float *b, int64_t n) {
@@ -277,9 +277,13 @@ static inline Left from_token(Left all, int64_t first) {
 
 /* --- Weights ----------------------------------------------------------------------------------- */
 
+#if LANES == 16
 static const Bits ORDER = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+#else
+static const Bits ORDER = {0, 1, 2, 3, 4, 5, 6, 7};
+#endif
 
-/* All bits of each of 16 keys from `first` on that is one of the first `count`. */
+/* All bits of each of LANES keys from `first` on that is one of the first `count`. */
 static inline Bits among(int64_t first, int64_t count) {
     return (Bits)(ORDER + (uint32_t)first < (Bits){0} + (uint32_t)count);
 }
@@ -297,7 +301,7 @@ static uint32_t seed_of(const Shape *shape, int64_t unit, int64_t query) {
     return scattered(shape->seed, unit * shape->length + query);
 }
 
-/* All bits of each of 16 keys from `first` on whose weight is kept: a hash of the key decides. */
+/* All bits of each of LANES keys from `first` on whose weight is kept: a hash of the key decides. */
 static inline Bits undropped(uint32_t dropped, uint32_t seed, int64_t first) {
     Bits value = (ORDER + (uint32_t)first) * 0x9E3779B9u + seed;
     value = (value ^ (value >> 16)) * 0x21F0AAADu;

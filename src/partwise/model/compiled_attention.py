@@ -14,12 +14,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from partwise.machine import registers
 from partwise.machine.library import Source
 from partwise.model.config import ModelConfig
 from partwise.model.dropout import dropped, kept_scale
 
 # torch has its threads from the same OpenMP, so that both share one set of them.
-SOURCE = Source(Path(__file__).with_name("attention.c"), ("-fopenmp",))
+SOURCE = Source(Path(__file__).with_name("attention.c"), ("-fopenmp", *registers.flags()))
 
 _LANES = 16
 
@@ -39,13 +40,10 @@ class _Shape(ctypes.Structure):
 
 
 def serves(config: ModelConfig) -> bool:
-    """Whether a model has attention of this kind, and this processor the registers for it.
-
-    `attention.c` is written for those of AVX-512; on others torch's operations are as fast.
-    """
+    """Whether a model has attention of this kind, and this processor the registers for it."""
     kind = config.attention and config.causal and config.window is None
     alone = config.position != "alibi" and config.key_value_heads == config.n_heads
-    return bool(kind and alone) and torch.backends.cpu.get_cpu_capability() == "AVX512"
+    return bool(kind and alone) and registers.has_registers()
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from partwise.machine import registers
 from partwise.machine.facts import cpu_features
 from partwise.machine.library import Source
 from partwise.model import compiled_attention
@@ -28,7 +29,7 @@ from partwise.model.parameters import count_parameters
 from partwise.model.position import Rotary
 
 # torch has its threads from the same OpenMP, so that both share one set of them.
-SOURCE = Source(Path(__file__).with_name("gradient.c"), ("-fopenmp",))
+SOURCE = Source(Path(__file__).with_name("gradient.c"), ("-fopenmp", *registers.flags()))
 
 _LANES = 16
 
@@ -124,8 +125,8 @@ def serves(config: ModelConfig, dtype: torch.dtype) -> bool:
 
 
 def has_halves() -> bool:
-    """Whether this processor has VDPBF16PS, and says so."""
-    return "avx512_bf16" in cpu_features().split()
+    """Whether this processor multiplies bfloat16 as `gradient.c` does."""
+    return registers.has_halves(cpu_features())
 
 
 def is_plain(model: GPT) -> bool:

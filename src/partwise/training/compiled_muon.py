@@ -8,10 +8,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from partwise.machine import registers
 from partwise.machine.library import Source
 
 # torch has its threads from the same OpenMP, so that both share one set of them.
-SOURCE = Source(Path(__file__).with_name("muon.c"), ("-fopenmp",))
+SOURCE = Source(Path(__file__).with_name("muon.c"), ("-fopenmp", *registers.flags()))
 
 _LANES = 16
 
@@ -50,7 +51,7 @@ def loaded(library: Path) -> ctypes.CDLL:
 
 def serves(matrices: Sequence[Tensor]) -> bool:
     """Whether `muon.c` moves such matrices, on a processor that it is written for."""
-    return torch.backends.cpu.get_cpu_capability() == "AVX512" and all(
+    return registers.has_registers() and all(
         matrix.device.type == "cpu"
         and matrix.dtype == torch.float32
         and matrix.is_contiguous()
