@@ -89,7 +89,7 @@ def choose_compile(
         )
     if device.type == "cuda":
         return True, None
-    if device.type != "cpu" or not isinstance(model, GPT):
+    if device.type != "cpu" or not isinstance(model, GPT) or dtype == torch.float16:
         return False, Notice("not compiled: here that is done when it is asked for (compile=on)")
     parts = model.config
     width = parts.d_model
