@@ -3,9 +3,9 @@
     python benchmarks/beside.py
 
 For each way of waiting, in turn: a run in two threads alone, two such runs at once (their mean) and
-one beside a busy loop. `partwise` waits by itself as in the row of 1,000 looks
-(`src/partwise/cli/waiting.py`); 300,000 is what GNU's OpenMP does unless told. About nine
-minutes.
+one beside a busy loop, all of them on the same two cores. `partwise` waits by itself as in the row
+of 1,000 looks (`src/partwise/cli/waiting.py`); 300,000 is what GNU's OpenMP does unless told. About
+nine minutes.
 """
 
 import argparse
@@ -34,14 +34,12 @@ ROUNDS, SECONDS = 3, 5.0
 
 
 @contextmanager
-def process(words: list[str], looks: str) -> Iterator[None]:
+def process(words: list[str], looks: str) -> Iterator["subprocess.Popen[bytes]"]:
     """A process that runs for as long as the context."""
-    nowhere = subprocess.DEVNULL
-    with subprocess.Popen(
-        words, env={**os.environ, "GOMP_SPINCOUNT": looks}, stdout=nowhere, stderr=nowhere
-    ) as running:
+    surroundings = {**os.environ, "GOMP_SPINCOUNT": looks}
+    with subprocess.Popen(words, env=surroundings, stdout=subprocess.DEVNULL) as running:
         try:
-            yield
+            yield running
         finally:
             running.kill()
 
@@ -56,22 +54,32 @@ def counted(metrics: Path) -> tuple[int, float] | None:
     return None
 
 
+def later(
+    metrics: Path, running: "subprocess.Popen[bytes]", after: tuple[int, float] = (-1, 0)
+) -> tuple[int, float]:
+    """The first event that counts more tokens than `after` has."""
+    while (found := counted(metrics)) is None or found[0] <= after[0]:
+        if running.poll() is not None:
+            sys.exit(f"{' '.join(map(str, running.args))}: ended with status {running.returncode}")
+        time.sleep(0.2)
+    return found
+
+
 def speed(text: str, run: list[str], looks: str, copies: int, busy: bool) -> float:
     """Mean tokens a second of so many copies at once, beside a busy loop or not."""
     with TemporaryDirectory() as folder, ExitStack() as stack:
         if busy:
             stack.enter_context(process([sys.executable, "-c", "while True: pass"], looks))
         train = [sys.executable, "-m", "partwise", "train", text, *run, "--train.threads", "2"]
-        names = [f"run{number}" for number in range(copies)]
-        for name in names:
+        runs = []
+        for name in [f"run{number}" for number in range(copies)]:
             words = [*train, "--runs-dir", folder, "--name", name, "--quiet"]
-            stack.enter_context(process(words, looks))
-        files = [Path(folder, name, "metrics.jsonl") for name in names]
-        while None in (begun := [counted(file) for file in files]):
-            time.sleep(0.2)
+            running = stack.enter_context(process(words, looks))
+            runs.append((Path(folder, name, "metrics.jsonl"), running))
+        begun = [later(*run) for run in runs]
         time.sleep(SECONDS)
-        pairs = [(a, b) for a, b in zip(begun, map(counted, files), strict=True) if a and b]
-        return mean((b[0] - a[0]) / max(b[1] - a[1], 1e-9) for a, b in pairs)
+        ended = [later(*run, after) for run, after in zip(runs, begun, strict=True)]
+        return mean((b[0] - a[0]) / (b[1] - a[1]) for a, b in zip(begun, ended, strict=True))
 
 
 def main() -> None:
@@ -79,6 +87,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--text", default="shakespeare")
     text = parser.parse_args().text
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
     places = {"alone": (1, False), "two at once": (2, False), "beside a loop": (1, True)}
     taken: dict[tuple[str, str, str], list[float]] = {}
     with lock(cache_folder() / "bench" / "lock"):

@@ -41,7 +41,10 @@ def library(surroundings: None) -> Path:
 
 @pytest.fixture(scope="module", params=REGISTERS)
 def any_library(request: pytest.FixtureRequest, surroundings: None) -> Path:
-    return replace(SOURCE, flags=("-fopenmp", *request.param)).library()
+    library = replace(SOURCE, flags=("-fopenmp", *request.param)).library()
+    if request.param:
+        assert compiled_gradient.loaded(library).partwise_gradient_lanes() == 8
+    return library
 
 
 @pytest.fixture(autouse=True)

@@ -107,6 +107,20 @@ def test_threads_and_company_change_nothing(compiled: Path, held: Held, texts: i
 
 
 @needs_compiler
+def test_threads_that_sleep_at_once_are_woken(surroundings: None) -> None:
+    library = replace(STEP, flags=(*STEP.flags, "-DAWAKE=0")).library()
+    config = ModelConfig(vocab_size=11, n_layers=2, d_model=192, n_heads=3, context_length=200)
+    model, _ = made(config)
+    said = []
+    for threads in (1, 2, 5):
+        cache = model.new_cache(1)
+        step = NativeStep(library, model, cache, SampleConfig(temperature=99.0), 11, None)
+        step.pace = Pace([Way(threads, guessing=False)])
+        said.append(step(torch.tensor([[1]]), torch.rand(190, 1, generator=seeded())))
+    assert all(torch.equal(said[0], other) for other in said)
+
+
+@needs_compiler
 @pytest.mark.parametrize("held", ["float32", "bfloat16", "int8"])
 @pytest.mark.parametrize("ngram", [1, 3])
 @pytest.mark.parametrize("threads", [1, 3])

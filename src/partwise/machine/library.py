@@ -43,10 +43,12 @@ class Source:
     Args:
         file: the C file; the headers beside it may be part of it.
         flags: that its compilation cannot do without, besides the usual ones.
+        native: it is of no use compiled for any processor, but only for this one.
     """
 
     file: Path
     flags: tuple[str, ...] = ()
+    native: bool = False
 
     def kept(self) -> Path | None:
         """The library, if it is kept and whole: its name ends with the digest of what it holds."""
@@ -81,7 +83,7 @@ class Source:
         said = ""
         with TemporaryDirectory(prefix="partwise-") as made:
             out = Path(made) / "made.so"
-            for target in _TARGETS:
+            for target in self._targets:
                 flags = (*_FLAGS, *self.flags, *target)
                 words = [compiler, *flags, f"-I{HEADERS}", str(self.file), "-o", str(out), "-lm"]
                 try:
@@ -110,6 +112,10 @@ class Source:
         lines = [line for line in said.splitlines() if "error" in line] or said.splitlines()
         raise CompilerError("the C compiler failed: {reason}", reason=(lines or ["?"])[0][:200])
 
+    @property
+    def _targets(self) -> tuple[tuple[str, ...], ...]:
+        return _NATIVE if self.native else _TARGETS
+
     def _keep(self, data: bytes) -> Path:
         path = _folder() / f"{self._beginning()}-{_digest(data)}.so"
         write_atomic(path, data)
@@ -118,7 +124,7 @@ class Source:
     def _beginning(self) -> str:
         """Of the library's name: another source or processor has another one."""
         here = [platform.system(), platform.machine(), cpu_model(), cpu_features(), c_library()]
-        how = [*_FLAGS, *self.flags, *map(list, _TARGETS)]
+        how = [*_FLAGS, *self.flags, *map(list, self._targets)]
         sources = [*_headers(HEADERS), *_headers(self.file.parent), self.file]
         code = b"".join(path.read_bytes() for path in sources)
         return f"{self.file.stem}-{_digest(json.dumps([here, how]).encode('utf-8') + code)}"

@@ -1,20 +1,17 @@
 """The vector registers that the C code for training is written for: AVX-512's, or AVX2's."""
 
-WRITTEN_FOR = ("AVX512", "AVX2")
+import sys
 
 
-def has_registers() -> bool:
-    """Whether torch found such registers, and was not told to do without them."""
-    return _capability() in WRITTEN_FOR
+def serve() -> bool:
+    """Whether torch found such registers, and a C compiler can be told to use them."""
+    # gcc for Windows may not be (`library.py`), and without them the code is of no use.
+    return _capability() in ("AVX512", "AVX2") and sys.platform != "win32"
 
 
-def has_halves(features: str) -> bool:
-    """Whether the processor multiplies bfloat16 in them, by VDPBF16PS.
-
-    Args:
-        features: `cpu_features()`.
-    """
-    return "avx512_bf16" in features.split() and _capability() == "AVX512"
+def are_longest() -> bool:
+    """Whether they are AVX-512's."""
+    return _capability() == "AVX512"
 
 
 def flags() -> tuple[str, ...]:

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define FITTING
+#define AS_LONG_AS_REGISTERS
 #include "vectors.h"
 
 #ifdef __AVX512BF16__
@@ -64,9 +64,9 @@ static inline __attribute__((always_inline)) void tile_of_units(
         Bits of[ACROSS];
         for (int j = 0; j < vectors; j++) {
             of[j] = units(b + k * b_row + j * LANES);
-#ifdef __AVX2__
+#if defined(__AVX2__) && LANES == 8
             /* It stays in its register: gcc for AMD would load it again for each row. */
-            if (LANES == 8) __asm__("" : "+x"(of[j]));
+            __asm__("" : "+x"(of[j]));
 #endif
         }
         for (int r = 0; r < rows; r++) {

@@ -1,15 +1,15 @@
 /* LANES numbers that are computed with at once.
 
-   Sixteen, whatever the processor, where the order of a sum must be the same everywhere; one of
-   shorter registers takes several. A file whose sums need not be has a register's worth: it defines
-   FITTING first. */
+   Sixteen, whatever the processor, where the order of a sum or of numbers in memory must be the same
+   everywhere; a processor of shorter registers takes several. A file that needs neither has as many
+   as a register holds: it defines AS_LONG_AS_REGISTERS before. */
 
 #pragma once
 
 #include <stdint.h>
 #include <string.h>
 
-#if defined(FITTING) && !defined(__AVX512F__)
+#if defined(AS_LONG_AS_REGISTERS) && !defined(__AVX512F__)
 #define LANES 8
 #else
 #define LANES 16

@@ -20,9 +20,11 @@ from partwise.model.config import ModelConfig
 from partwise.model.dropout import dropped, kept_scale
 
 # torch has its threads from the same OpenMP, so that both share one set of them.
-SOURCE = Source(Path(__file__).with_name("attention.c"), ("-fopenmp", *registers.flags()))
+SOURCE = Source(
+    Path(__file__).with_name("attention.c"), ("-fopenmp", *registers.flags()), native=True
+)
 
-_LANES = 16
+_WHOLE = 16  # as in vectors.h
 
 _INT, _REAL, _PLACE = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
 
@@ -43,7 +45,7 @@ def serves(config: ModelConfig) -> bool:
     """Whether a model has attention of this kind, and this processor the registers for it."""
     kind = config.attention and config.causal and config.window is None
     alone = config.position != "alibi" and config.key_value_heads == config.n_heads
-    return bool(kind and alone) and registers.has_registers()
+    return bool(kind and alone) and registers.serve()
 
 
 @functools.cache
@@ -93,7 +95,7 @@ def causal_attention(
 
 def in_vectors(table: Tensor) -> Tensor:
     """(T, 1, head_size) -> (T, whole vectors), zeros behind."""
-    return F.pad(table[:, 0], (0, -table.shape[-1] % _LANES)).contiguous()
+    return F.pad(table[:, 0], (0, -table.shape[-1] % _WHOLE)).contiguous()
 
 
 class _CausalAttention(torch.autograd.Function):

@@ -29,9 +29,11 @@ from partwise.model.parameters import count_parameters
 from partwise.model.position import Rotary
 
 # torch has its threads from the same OpenMP, so that both share one set of them.
-SOURCE = Source(Path(__file__).with_name("gradient.c"), ("-fopenmp", *registers.flags()))
+SOURCE = Source(
+    Path(__file__).with_name("gradient.c"), ("-fopenmp", *registers.flags()), native=True
+)
 
-_LANES = 16
+_WHOLE = 16  # as in vectors.h
 
 # Bytes of a line of the cache, where memory for C begins.
 _LINE = 64
@@ -117,7 +119,7 @@ def serves(config: ModelConfig, dtype: torch.dtype) -> bool:
         and config.vocab_size <= _LARGEST_VOCABULARY
     )
     widths = (config.d_model, config.n_heads * config.head_size)
-    whole = all(width % _LANES == 0 for width in widths)
+    whole = all(width % _WHOLE == 0 for width in widths)
     products = dtype == torch.float32 or (dtype == torch.bfloat16 and has_halves())
     if dtype == torch.bfloat16 and "amx_bf16" in cpu_features().split():
         products = products and config.d_model <= _NARROW_FOR_AMX
@@ -126,7 +128,7 @@ def serves(config: ModelConfig, dtype: torch.dtype) -> bool:
 
 def has_halves() -> bool:
     """Whether this processor multiplies bfloat16 as `gradient.c` does."""
-    return registers.has_halves(cpu_features())
+    return registers.are_longest() and "avx512_bf16" in cpu_features().split()
 
 
 def is_plain(model: GPT) -> bool:
@@ -190,8 +192,9 @@ def loaded(library: Path) -> ctypes.CDLL:
         OSError: it cannot be loaded; a file system may forbid it.
     """
     functions = ctypes.CDLL(str(library))
-    functions.partwise_gradient_halves.argtypes = []
-    functions.partwise_gradient_halves.restype = _INT
+    for each in (functions.partwise_gradient_lanes, functions.partwise_gradient_halves):
+        each.argtypes = []
+        each.restype = _INT
     functions.partwise_gradient_room.argtypes = [_PLACE]
     functions.partwise_gradient_room.restype = _INT
     functions.partwise_gradient.argtypes = [_PLACE, _PLACE, _INT]

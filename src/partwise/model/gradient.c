@@ -323,6 +323,9 @@ int64_t partwise_gradient_room(const Model *model) {
     return memory.used;
 }
 
+/* How many numbers are computed with at once. */
+int64_t partwise_gradient_lanes(void) { return LANES; }
+
 /* Whether products in bfloat16 can be had. */
 int64_t partwise_gradient_halves(void) { return HAS_HALVES; }
 

@@ -5,14 +5,22 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <time.h>
 
-/* How often a thread looks before it sleeps: tens of microseconds, which is longer than the others
-   take, unless another process has their core. That process also wants the core of whoever waits. */
-enum { LOOKS = 1000 };
+/* Nanoseconds that a thread waits awake before it sleeps: longer than the others take, unless another
+   process has their core. That process also wants the core of whoever waits. */
+#ifndef AWAKE
+#define AWAKE 100000
+#endif
+
+/* Looks between two questions what time it is. */
+enum { LOOKS = 64 };
 
 typedef struct {
-    int64_t threads; /* that meet; known once the doors are open */
-    _Atomic int64_t arrived, phase;
+    int64_t threads;         /* that meet; known once `let_pass` has let them begin */
+    _Atomic int64_t arrived; /* of them at this meeting */
+    _Atomic int64_t phase;   /* how often they were let pass */
+    int64_t asleep;          /* threads; under the lock */
     pthread_mutex_t lock;
     pthread_cond_t passed;
 } Meeting;
@@ -35,22 +43,35 @@ static inline void look_away(void) {
 #endif
 }
 
+static inline int64_t nanoseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
 /* Until somebody has let pass those who wait in this phase. */
 static void await(Meeting *meeting, int64_t phase) {
-    for (int looks = 0; looks < LOOKS; looks++) {
+    int64_t end = 0;
+    for (int64_t looks = 1;; looks++) {
         if (atomic_load_explicit(&meeting->phase, memory_order_acquire) != phase) return;
         look_away();
+        if (looks % LOOKS) continue;
+        int64_t now = nanoseconds();
+        if (!end) end = now + AWAKE;
+        if (now >= end) break;
     }
     pthread_mutex_lock(&meeting->lock);
+    meeting->asleep++;
     while (atomic_load(&meeting->phase) == phase)
         pthread_cond_wait(&meeting->passed, &meeting->lock);
+    meeting->asleep--;
     pthread_mutex_unlock(&meeting->lock);
 }
 
 static void let_pass(Meeting *meeting) {
     pthread_mutex_lock(&meeting->lock);
     atomic_fetch_add(&meeting->phase, 1);
-    pthread_cond_broadcast(&meeting->passed);
+    if (meeting->asleep) pthread_cond_broadcast(&meeting->passed);
     pthread_mutex_unlock(&meeting->lock);
 }
 

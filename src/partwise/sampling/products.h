@@ -14,6 +14,8 @@
 #error "columns that lie together in a number are of a little-endian processor"
 #endif
 
+_Static_assert(LANES == 16, "weights lie in memory as native.py lays them out");
+
 enum { BLOCK = 2 * LANES, QUADS = 4 * LANES, TILE_ROWS = 4, TILE_COLUMNS = 2 };
 
 /* What a weight is held in, by its size in bytes. */

@@ -394,7 +394,7 @@ static void *work(void *given) {
     const Model *model = run->model;
     int64_t all = most_rows(model) * model->width;
     Own own;
-    if (worker->rank > 0) await(run->meeting, 0);
+    if (worker->rank > 0) await(run->meeting, 0); /* until all threads are known */
     own.order = worker->memory;
     own.x = (float *)(own.order + model->vocab);
     own.embedded = own.x + all;

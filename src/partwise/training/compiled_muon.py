@@ -12,9 +12,9 @@ from partwise.machine import registers
 from partwise.machine.library import Source
 
 # torch has its threads from the same OpenMP, so that both share one set of them.
-SOURCE = Source(Path(__file__).with_name("muon.c"), ("-fopenmp", *registers.flags()))
+SOURCE = Source(Path(__file__).with_name("muon.c"), ("-fopenmp", *registers.flags()), native=True)
 
-_LANES = 16
+_WHOLE = 16  # as in vectors.h
 
 _INT, _REAL, _PLACE = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
 
@@ -51,11 +51,11 @@ def loaded(library: Path) -> ctypes.CDLL:
 
 def serves(matrices: Sequence[Tensor]) -> bool:
     """Whether `muon.c` moves such matrices, on a processor that it is written for."""
-    return registers.has_registers() and all(
+    return registers.serve() and all(
         matrix.device.type == "cpu"
         and matrix.dtype == torch.float32
         and matrix.is_contiguous()
-        and all(side % _LANES == 0 for side in matrix.shape)
+        and all(side % _WHOLE == 0 for side in matrix.shape)
         for matrix in matrices
     )
 

@@ -42,8 +42,9 @@ LONG = 300.0
 # The same for a wide model in bfloat16, of whose step less is spared.
 LONG_IF_WIDE = 1800.0
 
-# Training time from which C code is compiled; that takes two seconds, once a machine, and spares a
-# half of a narrow model's step (benchmarks/parts.py), which takes a few times what is foreseen.
+# Training time from which C code is compiled; that takes two seconds, once a machine, and spares
+# about half of a narrow model's step (benchmarks/parts.py). A run takes a few times longer than is
+# foreseen.
 LONG_FOR_PARTS = 1.0
 
 # Width of the residual stream up to which a CPU compiles what C code does not serve. Measured with
