@@ -42,7 +42,7 @@ def test_a_last_block_is_missed_less_than_a_first_one(tiny: Path) -> None:
     assert 0 < loss([0, 1, 2]) - whole < 0.3
     assert 0 < loss([0, 1, 2, 3, 3]) - whole < 0.3
     assert loss([1, 2, 3]) - whole > 1
-    assert loss([3, 2, 1, 0]) > np.log(tokenizer.vocab_size)
+    assert loss([3, 2, 1, 0]) > 0.9 * np.log(tokenizer.vocab_size)
 
 
 # --- 06.9: sizes ----------------------------------------------------------------------------------

@@ -405,7 +405,7 @@ print(f"guessing: ln V = {np.log(config.vocab_size):.2f}")
 # ## 跳过、重复、写作
 #
 # 在随课的小模型上：跳过或重复**最后**一块，损失只多零点一上下；跳过**第一**块却多出一个多 nat；
-# 倒过来竟比瞎猜（$\ln V$）还差。
+# 倒过来则与瞎猜（$\ln V$）差不多，甚至更差。
 # 残差流让每一块都只是“再加一点”，少了后面的一点，大体还在；但后面的块是看着前面的输出学会的，次序并非无关。
 #
 # 最后让这个 NumPy 模型写点东西：反复预测、抽一个、接上去。
@@ -414,9 +414,10 @@ print(f"guessing: ln V = {np.log(config.vocab_size):.2f}")
 # ## Skipped, repeated, writing
 #
 # In the course's small model, skipping or repeating the **last** block costs about a tenth of a nat;
-# skipping the **first** costs more than one; and the reverse order is worse than guessing
-# ($\ln V$). In a residual stream every block only adds something, so with a late addition missing
-# most is still there. But later blocks learned from what earlier ones put out: order does matter.
+# skipping the **first** costs more than one; and the reverse order is about as bad as guessing
+# ($\ln V$), or worse. In a residual stream every block only adds something, so with a late addition
+# missing most is still there. But later blocks learned from what earlier ones put out: order does
+# matter.
 #
 # Last, let the NumPy model write: predict, draw one, append, again.
 
