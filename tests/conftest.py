@@ -9,9 +9,15 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from partwise.cli.waiting import wait_briefly
+
 # A machine that is busy is no fault of the software.
 settings.register_profile("partwise", deadline=None)
 settings.load_profile("partwise")
+
+
+# Before torch is loaded, which tests do.
+wait_briefly()
 
 
 # A shell starts what runs in its background with interrupts ignored, and children inherit that.
