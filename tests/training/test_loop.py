@@ -159,6 +159,17 @@ def test_what_changed_since_the_checkpoint_is_said(tmp_path: Path) -> None:
     assert "lr 0.001 → 0.01" in line
     assert "steps 4 → 8" in line
     assert "eval_every" not in line
+    assert "vectors" not in line
+
+
+def test_that_other_vectors_compute_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    run(folder=tmp_path, steps=4)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    _, events = run(folder=tmp_path, resume=True, steps=8)
+    assert any("vectors AVX512 → AVX2" in str(said.notice) for said in of(Said, events))
 
 
 def test_a_damaged_checkpoint_is_set_aside_and_the_bits_are_the_same(tmp_path: Path) -> None:

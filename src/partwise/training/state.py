@@ -120,5 +120,6 @@ def circumstances(objective: Objective) -> dict[str, Any]:
         "dtype": objective.precision.name,
         "compiled": objective.compiled,
         "in_c": objective.in_c,
+        "vectors": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),
     }
