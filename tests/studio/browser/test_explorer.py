@@ -57,8 +57,9 @@ def test_a_head_is_chosen_and_its_rows_add_up(journey: Journey) -> None:
     count = heads.locator("[role=option]").count()
     assert heads.locator("[aria-selected=true]").inner_text().endswith(str(count))
     journey.page.get_by_role("button", name="表格").first.click()
-    cells = journey.page.locator("article table tbody tr").nth(3).locator("td").all_inner_texts()
-    weights = [float(cell) for cell in cells if cell.strip() not in ("", "·")]
+    cells = journey.page.locator("article table tbody tr").nth(3).locator("td")
+    cells.first.wait_for()
+    weights = [float(cell) for cell in cells.all_inner_texts() if cell.strip() not in ("", "·")]
     assert len(weights) == 4
     assert sum(weights) == pytest.approx(1, abs=2e-3)
 
