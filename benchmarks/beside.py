@@ -9,7 +9,6 @@ nine minutes.
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from statistics import mean, median
 from tempfile import TemporaryDirectory
 
 from partwise.storage import cache_folder, lock
+from partwise.training.listeners import read_metrics
 
 RUNS = {
     "2 layers of 96": [
@@ -44,25 +44,17 @@ def process(words: list[str], looks: str) -> Iterator["subprocess.Popen[bytes]"]
             running.kill()
 
 
-def counted(metrics: Path) -> tuple[int, float] | None:
-    """Tokens and seconds of the last event of a run that counts both."""
-    lines = metrics.read_text().splitlines() if metrics.exists() else []
-    for line in reversed(lines):
-        event = json.loads(line) if line.endswith("}") else {}
-        if "tokens" in event:
-            return event["tokens"], event["seconds"]
-    return None
-
-
 def later(
     metrics: Path, running: "subprocess.Popen[bytes]", after: tuple[int, float] = (-1, 0)
 ) -> tuple[int, float]:
-    """The first event that counts more tokens than `after` has."""
-    while (found := counted(metrics)) is None or found[0] <= after[0]:
+    """Tokens and seconds of the last event, once they are more than `after` has."""
+    while True:
+        counted = [event for event in read_metrics(metrics) if "tokens" in event]
+        if counted and counted[-1]["tokens"] > after[0]:
+            return counted[-1]["tokens"], counted[-1]["seconds"]
         if running.poll() is not None:
             sys.exit(f"{' '.join(map(str, running.args))}: ended with status {running.returncode}")
         time.sleep(0.2)
-    return found
 
 
 def speed(text: str, run: list[str], looks: str, copies: int, busy: bool) -> float:
@@ -72,7 +64,8 @@ def speed(text: str, run: list[str], looks: str, copies: int, busy: bool) -> flo
             stack.enter_context(process([sys.executable, "-c", "while True: pass"], looks))
         train = [sys.executable, "-m", "partwise", "train", text, *run, "--train.threads", "2"]
         runs = []
-        for name in [f"run{number}" for number in range(copies)]:
+        for number in range(copies):
+            name = f"run{number}"
             words = [*train, "--runs-dir", folder, "--name", name, "--quiet"]
             running = stack.enter_context(process(words, looks))
             runs.append((Path(folder, name, "metrics.jsonl"), running))

@@ -30,8 +30,12 @@ _FLAGS = (
 # The first set that a compiler takes: this very processor with its longest vectors, or any. gcc for
 # Windows does not align the stack for long vectors (its bug 54412), and a program with them ends.
 _ANY: tuple[str, ...] = ()
-_NATIVE = (("-march=native", "-mprefer-vector-width=512"), ("-march=native",))
-_TARGETS = (_ANY,) if sys.platform == "win32" else (*_NATIVE, _ANY)
+NATIVE: tuple[tuple[str, ...], ...] = (
+    ("-march=native", "-mprefer-vector-width=512"),
+    ("-march=native",),
+)
+if sys.platform == "win32":
+    NATIVE = ()
 
 _PATIENCE = 60
 
@@ -114,7 +118,7 @@ class Source:
 
     @property
     def _targets(self) -> tuple[tuple[str, ...], ...]:
-        return _NATIVE if self.native else _TARGETS
+        return NATIVE if self.native else (*NATIVE, _ANY)
 
     def _keep(self, data: bytes) -> Path:
         path = _folder() / f"{self._beginning()}-{_digest(data)}.so"

@@ -1,12 +1,16 @@
 """The vector registers that the C code for training is written for: AVX-512's, or AVX2's."""
 
-import sys
+from pathlib import Path
+
+from partwise.machine.library import NATIVE, Source
+
+# Rows of numbers are padded to a multiple of this, as in vectors.h.
+WHOLE = 16
 
 
 def serve() -> bool:
     """Whether torch found such registers, and a C compiler can be told to use them."""
-    # gcc for Windows may not be (`library.py`), and without them the code is of no use.
-    return _capability() in ("AVX512", "AVX2") and sys.platform != "win32"
+    return _capability() in ("AVX512", "AVX2") and bool(NATIVE)
 
 
 def are_longest() -> bool:
@@ -14,12 +18,14 @@ def are_longest() -> bool:
     return _capability() == "AVX512"
 
 
-def flags() -> tuple[str, ...]:
-    """What tells a C compiler which to use, where the processor has longer ones than torch uses.
+def source(file: Path) -> Source:
+    """A C file that is of use in such registers alone.
 
-    torch has shorter ones where `ATEN_CPU_CAPABILITY` says so.
+    torch has its threads from the same OpenMP, so that both share one set of them. Where it has
+    shorter registers than the processor, as `ATEN_CPU_CAPABILITY` may say, so has the file.
     """
-    return ("-mno-avx512f",) if _capability() == "AVX2" else ()
+    shorter = ("-mno-avx512f",) if _capability() == "AVX2" else ()
+    return Source(file, ("-fopenmp", *shorter), native=True)
 
 
 def _capability() -> str:

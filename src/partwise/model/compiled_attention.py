@@ -15,16 +15,10 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from partwise.machine import registers
-from partwise.machine.library import Source
 from partwise.model.config import ModelConfig
 from partwise.model.dropout import dropped, kept_scale
 
-# torch has its threads from the same OpenMP, so that both share one set of them.
-SOURCE = Source(
-    Path(__file__).with_name("attention.c"), ("-fopenmp", *registers.flags()), native=True
-)
-
-_WHOLE = 16  # as in vectors.h
+SOURCE = registers.source(Path(__file__).with_name("attention.c"))
 
 _INT, _REAL, _PLACE = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
 
@@ -95,7 +89,7 @@ def causal_attention(
 
 def in_vectors(table: Tensor) -> Tensor:
     """(T, 1, head_size) -> (T, whole vectors), zeros behind."""
-    return F.pad(table[:, 0], (0, -table.shape[-1] % _WHOLE)).contiguous()
+    return F.pad(table[:, 0], (0, -table.shape[-1] % registers.WHOLE)).contiguous()
 
 
 class _CausalAttention(torch.autograd.Function):

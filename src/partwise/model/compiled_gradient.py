@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from partwise.machine import registers
 from partwise.machine.facts import cpu_features
-from partwise.machine.library import Source
 from partwise.model import compiled_attention
 from partwise.model.attention import Attention
 from partwise.model.block import Block
@@ -28,12 +27,7 @@ from partwise.model.norm import LayerNorm, RMSNorm
 from partwise.model.parameters import count_parameters
 from partwise.model.position import Rotary
 
-# torch has its threads from the same OpenMP, so that both share one set of them.
-SOURCE = Source(
-    Path(__file__).with_name("gradient.c"), ("-fopenmp", *registers.flags()), native=True
-)
-
-_WHOLE = 16  # as in vectors.h
+SOURCE = registers.source(Path(__file__).with_name("gradient.c"))
 
 # Bytes of a line of the cache, where memory for C begins.
 _LINE = 64
@@ -119,7 +113,7 @@ def serves(config: ModelConfig, dtype: torch.dtype) -> bool:
         and config.vocab_size <= _LARGEST_VOCABULARY
     )
     widths = (config.d_model, config.n_heads * config.head_size)
-    whole = all(width % _WHOLE == 0 for width in widths)
+    whole = all(width % registers.WHOLE == 0 for width in widths)
     products = dtype == torch.float32 or (dtype == torch.bfloat16 and has_halves())
     if dtype == torch.bfloat16 and "amx_bf16" in cpu_features().split():
         products = products and config.d_model <= _NARROW_FOR_AMX

@@ -9,12 +9,8 @@ import torch
 from torch import Tensor
 
 from partwise.machine import registers
-from partwise.machine.library import Source
 
-# torch has its threads from the same OpenMP, so that both share one set of them.
-SOURCE = Source(Path(__file__).with_name("muon.c"), ("-fopenmp", *registers.flags()), native=True)
-
-_WHOLE = 16  # as in vectors.h
+SOURCE = registers.source(Path(__file__).with_name("muon.c"))
 
 _INT, _REAL, _PLACE = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
 
@@ -55,7 +51,7 @@ def serves(matrices: Sequence[Tensor]) -> bool:
         matrix.device.type == "cpu"
         and matrix.dtype == torch.float32
         and matrix.is_contiguous()
-        and all(side % _WHOLE == 0 for side in matrix.shape)
+        and all(side % registers.WHOLE == 0 for side in matrix.shape)
         for matrix in matrices
     )
 
