@@ -47,3 +47,12 @@ def tiny(surroundings: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not mine.exists():
         shutil.copytree(trained, mine)
     return mine
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--slow-browser",
+        action="store_true",
+        help="a browser with a quarter of the processor, and answers that take half a second: "
+        "tests that do not wait for what they read fail",
+    )

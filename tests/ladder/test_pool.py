@@ -116,12 +116,12 @@ def test_a_worker_that_has_nothing_to_save_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It may still be loading torch, or be in the compiler, when Ctrl+C comes."""
-    monkeypatch.setattr(pool, "_PROGRAM", "import time; time.sleep(60)")
+    monkeypatch.setattr(pool, "_PROGRAM", "import time; time.sleep(900)")
     began = time.monotonic()
     last = list(climb(config(), text="cats.txt", stop=lambda: time.monotonic() > began + 1))[-1]
     assert isinstance(last, Climbed)
     assert last.reason == "interrupted"
-    assert time.monotonic() < began + 40
+    assert time.monotonic() < began + 300
     assert not list(Path("ladders/cats").glob("worker-*.log"))
 
 

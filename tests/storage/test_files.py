@@ -170,7 +170,7 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
     reader.start()
     write_output(pipe, b"x" * 200_000)
-    reader.join(timeout=10)
+    reader.join(timeout=120)
     assert read == [b"x" * 200_000]
     assert pipe.is_fifo()
 

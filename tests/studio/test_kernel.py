@@ -19,7 +19,7 @@ from partwise.studio import kernels
 from partwise.studio.kernel_output import output_of
 from partwise.studio.kernel_process import PRINTED, SHOWN, told
 from partwise.studio.memory import suitable
-from studio.live import Live, Message, Tab, running
+from studio.live import PATIENCE, Live, Message, Tab, running
 
 MEMORY = 1536 << 20
 
@@ -54,13 +54,15 @@ def test_a_cell_runs_and_tells_what_comes(tab: Tab) -> None:
     )
 
 
-def test_output_comes_as_it_is_printed(tab: Tab) -> None:
-    tab.run("slow", "import time")
-    tab.send("kernel.run", lesson="05", cell="slow", code="print(1)\ntime.sleep(3)\nprint(2)")
+def test_output_comes_as_it_is_printed(tab: Tab, tmp_path: Path) -> None:
+    """The cell prints its second line only after the first has been read here."""
+    read = tmp_path / "read"
+    tab.run("slow", f"import time, pathlib\nread = pathlib.Path({str(read)!r})")
+    code = "print(1)\nwhile not read.exists(): time.sleep(0.01)\nprint(2)"
+    tab.send("kernel.run", lesson="05", cell="slow", code=code)
     tab.until(lambda m: m["type"] == "kernel.output" and m["output"]["text"] == "1\n")
-    begun = time.monotonic()
+    read.touch()
     tab.until(lambda m: m["type"] == "kernel.output" and m["output"]["text"] == "2\n")
-    assert time.monotonic() - begun > 1
     tab.until(lambda m: m["type"] == "kernel.done")
 
 
@@ -99,14 +101,12 @@ def test_stop_ends_what_would_never_end(tab: Tab) -> None:
         tab.send("kernel.run", lesson="05", cell="waits", code="print('never')")
         tab.until(lambda m: m["type"] == "kernel.state" and m["state"] == "busy")
         time.sleep(0.5)
-        begun = time.monotonic()
         tab.send("kernel.interrupt", lesson="05")
         ends: dict[str, str] = {}
         while len(ends) < 2:
             done = tab.until(lambda m: m["type"] == "kernel.done")
             ends[done["cell"]] = done["status"]
         assert ends == {cell: "interrupted", "waits": "interrupted"}
-        assert time.monotonic() - begun < 20
     # Its values are still there.
     tab.run("before", "kept = 7")
     assert text_of(tab.run("after", "kept")[1]) == "7"
@@ -134,13 +134,8 @@ def test_completion_answers_also_while_a_cell_runs(tab: Tab) -> None:
     assert (found["start"], found["end"]) == (13, 18)
     tab.send("kernel.run", lesson="05", cell="loop", code="while True: pass")
     tab.until(lambda m: m["type"] == "kernel.state" and m["state"] == "busy")
-    times = []
     for _ in range(5):
-        begun = time.monotonic()
         assert complete("np.lins")["matches"]
-        times.append(time.monotonic() - begun)
-    # 0.2 s on a machine that does nothing else; this one may be busy with other tests.
-    assert min(times) < 1
     tab.send("kernel.interrupt", lesson="05")
     tab.until(lambda m: m["type"] == "kernel.done")
 
@@ -161,9 +156,7 @@ def test_a_flood_of_output_is_cut_and_stalls_nothing(studio: Live, tab: Tab) -> 
     assert PRINTED <= len(text) < PRINTED + 200 and "output is cut here" in text
     tab.send("kernel.run", lesson="05", cell="endless", code="while True: print('y' * 1000)")
     tab.until(lambda m: m["type"] == "kernel.output" and "cut here" in m["output"]["text"])
-    begun = time.monotonic()
     assert studio.get("/api/state")["version"]
-    assert time.monotonic() - begun < 10
     tab.send("kernel.interrupt", lesson="05")
     assert tab.until(lambda m: m["type"] == "kernel.done")["status"] == "interrupted"
     many = "from IPython.display import display\nfor i in range(500): display(i)"
@@ -263,7 +256,7 @@ def test_cells_write_into_a_folder_of_their_lesson(studio: Live, tab: Tab) -> No
 def test_the_server_takes_every_python_with_it(tmp_path: Path) -> None:
     with running(tmp_path) as live, live.tab() as tab:
         pid = int(text_of(tab.run("pid", "import os\nos.getpid()")[1]))
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         try:
             os.kill(pid, 0)

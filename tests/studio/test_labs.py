@@ -22,7 +22,7 @@ from partwise.studio.state import State
 from partwise.text.config import DataConfig
 from partwise.text.prepare import Prepared, prepare
 from partwise.training.events import Finished, Stepped
-from studio.live import alone
+from studio.live import PATIENCE, alone
 
 WORDS = "the cat sat on the mat and the dog sat on the log\n" * 200
 
@@ -253,7 +253,7 @@ def test_a_race_whose_reader_has_gone_is_over(client: Any) -> None:
 
     alone(leave(2))
     short = {**sent, "steps": 5}
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while client.post("/api/labs/race", json=short).status_code != 200:
         assert time.monotonic() < deadline, "the lane is still taken"
         time.sleep(0.05)

@@ -13,7 +13,7 @@ from starlette.websockets import WebSocketState
 from partwise.messages import use_language
 from partwise.studio import hub, jobs, kernel, playground, socket
 from partwise.studio.hub import Tab as ServerTab
-from studio.live import Message, alone, running
+from studio.live import PATIENCE, Message, alone, running
 
 
 def error(message: Message) -> bool:
@@ -124,7 +124,7 @@ def test_the_watch_over_jobs_survives_a_fault(
     monkeypatch.setattr(jobs, "AFTER_A_FAULT", 0.0)
     monkeypatch.setattr(jobs.Jobs, "_look_around", broken)
     with running(tmp_path):
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENCE
         while len(seen) < 2 and time.monotonic() < end:
             time.sleep(0.05)
     assert len(seen) >= 2 and "ZeroDivisionError" in caplog.text
@@ -213,7 +213,7 @@ def test_a_connection_that_is_torn_leaves_nothing_behind(
             opened.send("watch", channel="jobs")
             opened.until(lambda m: m["type"] == "event")
             opened.tear(torn)
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENCE
         while live.state.hub.tabs and time.monotonic() < end:
             time.sleep(0.05)
         assert not live.state.hub.tabs

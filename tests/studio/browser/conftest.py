@@ -2,12 +2,14 @@
 
 A journey gets `journey`: a page that is logged in. When it ends, the test fails if the console has
 shown an error, a script has thrown, or anything was asked of another machine;
-`journey.accessible()` fails on what axe finds against WCAG 2.2 AA. Without a Chromium, the built
-pages or axe the journeys are skipped and say why.
+`journey.accessible()` fails on what axe finds against WCAG 2.2 AA. What a page comes to show is
+claimed by `expect`, which waits for it. Without a Chromium, the built pages or axe the journeys are
+skipped and say why. `--slow-browser` shows which claims did not wait.
 """
 
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +22,7 @@ from partwise.studio.state import STATIC
 from studio.live import Live, running
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Locator, Page
 
 CLIENT = Path(partwise.__file__).parent / "studio" / "client"
 AXE = CLIENT / "node_modules" / "axe-core" / "axe.min.js"
@@ -91,8 +93,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def browser() -> "Iterator[Browser]":
     """One browser for all journeys of a process."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=chromium(), args=list(FLAGS))
         yield started
@@ -104,6 +107,13 @@ def studio(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Liv
     """A Chinese studio with a tiny model and no runs."""
     with running(tmp_path_factory.mktemp("studio"), language="zh") as live:
         yield live
+
+
+def expect(target: "Locator") -> Any:
+    """A claim about what a page shows, or comes to show before patience ends."""
+    from playwright.sync_api import expect
+
+    return expect(target)
 
 
 class Journey:
@@ -130,8 +140,24 @@ class Journey:
         self.page.wait_for_selector("main h1")
         self.page.wait_for_load_state("load")
 
+    def until(self, come: Callable[[], bool], what: str) -> None:
+        """Wait for something that is not on the page, while the browser goes on."""
+        end = time.monotonic() + PATIENCE / 1000
+        while not come():
+            assert time.monotonic() < end, what
+            self.page.wait_for_timeout(50)
+
+    def drawn(self) -> None:
+        """Wait until every formula is drawn, and fail on one that KaTeX does not read."""
+        self.page.wait_for_function(
+            """() => [...document.querySelectorAll('[data-latex]')]
+              .every(one => one.querySelector('.katex, .katex-error'))"""
+        )
+        assert self.page.locator(".katex-error").count() == 0, self.page.url
+
     def accessible(self, where: str = "") -> None:
-        """Fail on anything that axe finds."""
+        """Fail on anything that axe finds once the formulas are drawn."""
+        self.drawn()
         if not self.page.evaluate("typeof window.axe === 'object'"):
             self.page.evaluate(AXE.read_text(encoding="utf-8") + "\n;0")
         # What the fixed bar happens to cover just now is no fault of the page.
@@ -183,6 +209,23 @@ class Journey:
     def _failed(self, request: Any) -> None:
         if "ERR_ABORTED" not in str(request.failure):
             self.wrong.append(f"failed: {request.url}: {request.failure}")
+
+
+@pytest.fixture(autouse=True)
+def slowness(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `--slow-browser`, every tab is slow."""
+    if not request.config.getoption("--slow-browser"):
+        return
+    begin = Journey.__init__
+
+    def slowly(self: Journey, page: "Page", live: Live) -> None:
+        begin(self, page, live)
+        protocol = page.context.new_cdp_session(page)
+        protocol.send("Emulation.setCPUThrottlingRate", {"rate": 4})
+        network = {"offline": False, "downloadThroughput": -1, "uploadThroughput": -1}
+        protocol.send("Network.emulateNetworkConditions", {**network, "latency": 500})
+
+    monkeypatch.setattr(Journey, "__init__", slowly)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from partwise.course.cells import Code, Lesson, Quiz
-from studio.browser.conftest import Journey
+from studio.browser.conftest import Journey, expect
 from studio.live import PATIENCE as SECONDS
 
 # Where the focus is, and what is wrong with it there.
@@ -202,8 +202,7 @@ class Learner:
     def passed(self, id: str, expected: bool) -> None:
         """What the check said."""
         result = self.section(id).locator(".check")
-        result.wait_for()
-        assert ("通过了" in result.inner_text()) is expected, f"{id}: {self.said(id)}"
+        expect(result).to_contain_text("通过了" if expected else "还没有通过")
         if not expected:
             assert len(result.locator("p, li").first.inner_text()) > 9, id
 
@@ -254,7 +253,7 @@ class Learner:
         elif quiz.kind == "many":
             press("Space")
             press("Enter")
-            assert section.locator(".said").count() == len(quiz.choices)
+            expect(section.locator(".said")).to_have_count(len(quiz.choices))
             if verdict.locator(".wrong").count():
                 self.missed.append(quiz.id)
             wrong = section.locator("li").evaluate_all(
@@ -272,7 +271,7 @@ class Learner:
             verdict.locator(".wrong").wait_for()
             self.missed.append(quiz.id)
             self.sort(quiz)
-        verdict.locator(".right").wait_for(timeout=5000)
+        verdict.locator(".right").wait_for()
 
     def sort(self, quiz: Quiz) -> None:
         """Carry every item to its place by its own arrow."""

@@ -1,6 +1,7 @@
 """Lessons as static pages: any web server shows them, and what was recorded works."""
 
 import http.server
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from partwise.course.cells import Widget
 from partwise.errors import UsageError
 from partwise.studio.export import MARK, export
 from partwise.studio.state import State
-from studio.browser.conftest import Journey
+from studio.browser.conftest import Journey, expect
 
 # What a page says where something was not recorded.
 NEEDS = "这一部分要在 partwise studio 里才能用"
@@ -68,7 +69,8 @@ def test_exported_lessons_work_without_a_server_of_ours(
         for number in ("05", "06.1", "06.2"):
             page.goto(f"{address}/{number}.html")
             page.wait_for_selector("main h1")
-            assert catalogue.lesson(number).title.zh in page.inner_text("h1")
+            expect(page.locator("h1")).to_contain_text(catalogue.lesson(number).title.zh)
+            page.locator(".cm-content").first.wait_for()
             page.wait_for_timeout(1000)
             assert NEEDS not in page.inner_text("main"), number
             assert page.locator(".cm-content[contenteditable=true]").count() == 0
@@ -119,8 +121,7 @@ def test_every_control_of_an_exported_lab_does_something_or_is_off(
                 lab = page.locator(f"[id='cell-{widget.id}']")
                 lab.scroll_into_view_if_needed()
                 lab.locator("section").first.wait_for()
-                page.wait_for_timeout(500)
-                assert "导出的静态页面" in lab.inner_text() or "导出的页面" in lab.inner_text()
+                expect(lab).to_contain_text(re.compile("导出的(静态)?页面"))
                 for slider in lab.locator("input[type=range]:enabled").all():
                     for key in ("Home", "End"):
                         slider.press(key)

@@ -2,7 +2,7 @@
 
 import re
 
-from studio.browser.conftest import Journey
+from studio.browser.conftest import Journey, expect
 
 # 100 steps take ten seconds, and minutes on a machine with much else to do (milliseconds).
 TRAINING = 400_000
@@ -19,18 +19,19 @@ def test_the_calculator_keeps_its_figures_and_marks_the_field(journey: Journey) 
     page.keyboard.press("ArrowRight")
     alert = page.get_by_role("alert")
     alert.wait_for()
-    said = alert.inner_text()
-    assert "宽度 d_model=768" in said and "头数 n_heads=13" in said and "head_dim" not in said
+    expect(alert).to_contain_text("宽度 d_model=768")
+    expect(alert).to_contain_text("头数 n_heads=13")
+    assert "head_dim" not in alert.inner_text()
     assert exact.inner_text() == before
-    assert heads.get_attribute("aria-invalid") == "true"
+    expect(heads).to_have_attribute("aria-invalid", "true")
     assert page.get_by_label("上下文（词元）").get_attribute("aria-invalid") is None
     journey.accessible("with a mistake")
     page.keyboard.press("ArrowLeft")
     alert.wait_for(state="detached")
-    assert heads.get_attribute("aria-invalid") is None
+    expect(heads).not_to_have_attribute("aria-invalid", "true")
     page.get_by_label("词表").fill("")
-    alert.wait_for()
-    assert "词表 vocab_size" in alert.inner_text() and exact.inner_text() == before
+    expect(alert).to_contain_text("词表 vocab_size")
+    assert exact.inner_text() == before
     # The browser says in its console what the page says in words.
     journey.wrong = [one for one in journey.wrong if "422" not in one]
 
@@ -43,8 +44,10 @@ def test_the_ladder_says_its_text_its_time_and_its_order(journey: Journey) -> No
     facts.get_by_text(re.compile("要训练 5 个模型，每次 .* 个，在这台机器上大约要")).wait_for()
     facts.get_by_text("先训练最费时的（第 4 级）").wait_for()
     journey.accessible()
-    rungs = page.locator("ol").last.inner_text()
-    assert "残差连接" in rungs and "n_heads）：1 → 4" in rungs and "without" not in rungs
+    rungs = page.locator("ol").last
+    expect(rungs).to_contain_text("残差连接")
+    expect(rungs).to_contain_text("n_heads）：1 → 4")
+    assert "without" not in rungs.inner_text()
 
 
 def test_the_ladder_forgets_why_it_could_not_be_foretold(journey: Journey) -> None:
@@ -60,7 +63,7 @@ def test_the_ladder_forgets_why_it_could_not_be_foretold(journey: Journey) -> No
     page.get_by_label("种子数").focus()
     page.keyboard.press("ArrowRight")
     facts.get_by_text("正在这台机器上试跑几步").wait_for()
-    assert facts.get_by_text("no such text").count() == 0
+    expect(facts.get_by_text("no such text")).to_have_count(0)
     page.unroute("**/api/ladder/estimate")
     journey.wrong = [one for one in journey.wrong if "422" not in one]
 
@@ -77,7 +80,7 @@ def test_a_translator_is_trained_and_used_on_the_page(journey: Journey) -> None:
     page.get_by_role("progressbar").wait_for()
     source = page.get_by_label("原文")
     source.wait_for(timeout=TRAINING)
-    assert source.input_value() == "partwise"
+    expect(source).to_have_value("partwise")
     page.get_by_role("button", name="翻译", exact=True).click()
     page.locator(".written").wait_for()
     page.locator("canvas").first.wait_for()
@@ -97,7 +100,11 @@ def test_an_edit_outlives_a_server_that_ends_as_the_page_does(journey: Journey) 
     page.unroute("**/api/progress")
     journey.open("/lesson/06.6")
     page.locator(".cm-content", has_text="kept after all").first.wait_for()
-    sent = journey.live.get("/api/progress")["lessons"]["06.6"]
-    assert any(
-        "kept after all" in (one.get("code") or {}).get("content", "") for one in sent.values()
-    )
+
+    def sent() -> bool:
+        cells = journey.live.get("/api/progress")["lessons"].get("06.6", {})
+        return any(
+            "kept after all" in one.get("code", {}).get("content", "") for one in cells.values()
+        )
+
+    journey.until(sent, "the edit is sent")

@@ -27,6 +27,7 @@ let problem = $state<string | null>(null);
 let loading: Promise<void> | null = null;
 const unsaved = new Map<string, Left>();
 let timer: ReturnType<typeof setTimeout> | undefined;
+let sending: Promise<void> | null = null;
 /** What this page has put by for the next one. */
 let aside = new Map<string, Left>();
 
@@ -114,9 +115,14 @@ export function keep(
   timer = setTimeout(() => void flush(), WAIT);
 }
 
-/** Sends what was not yet sent. */
-export async function flush(): Promise<void> {
+/** Sends what was not yet sent, one entry after the other, so that the newest of a cell is the last. */
+export function flush(): Promise<void> {
   clearTimeout(timer);
+  sending ??= send().finally(() => (sending = null));
+  return sending;
+}
+
+async function send(): Promise<void> {
   if (exported) {
     unsaved.clear();
     try {
@@ -126,18 +132,22 @@ export async function flush(): Promise<void> {
     }
     return;
   }
-  for (const [name, body] of [...unsaved]) {
-    unsaved.delete(name);
+  // What comes meanwhile is sent too; an entry is unsaved until it has arrived, and so is a newer one.
+  for (const [name] of unsaved) {
+    const body = unsaved.get(name)!;
+    let arrived = true;
     try {
       await post("/api/progress", body);
       problem = null;
     } catch (error) {
-      // Tried again with the next change, unless a newer one of the same cell came meanwhile.
-      if (!unsaved.has(name)) unsaved.set(name, body);
+      arrived = false;
       problem = sentence(error);
-      putBy();
-      return;
     }
+    const newest = unsaved.get(name)!;
+    unsaved.delete(name);
+    // As the last, so that one that is refused keeps no other from being sent with the next change.
+    if (!arrived || newest !== body) unsaved.set(name, newest);
+    if (!arrived) break;
   }
   putBy();
 }

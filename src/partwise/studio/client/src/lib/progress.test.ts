@@ -54,6 +54,30 @@ it("keeps the edits of every page that is left while the server is gone", { time
   expect(posted.map((one) => one.content)).toEqual(["new", "one"]);
 });
 
+it("sends the newest of a cell last, however slow the server is", { timeout: 30_000 }, async () => {
+  online = true;
+  const answers: (() => void)[] = [];
+  vi.stubGlobal("fetch", async (_: string, asked: { body: string }) => {
+    posted.push(JSON.parse(asked.body) as Left);
+    await new Promise<void>((resolve) => answers.push(resolve));
+    return new Response("{}");
+  });
+  const { keep, flush } = await page();
+  keep("05", "a", "code", { content: "one" });
+  keep("05", "b", "code", { content: "old" });
+  const sent = [flush()];
+  // Both change while the first is on its way, and are sent again before it has arrived.
+  keep("05", "b", "code", { content: "new" });
+  keep("05", "a", "code", { content: "two" });
+  sent.push(flush());
+  while (answers.length) {
+    answers.shift()!();
+    await new Promise((resolve) => setTimeout(resolve));
+  }
+  await Promise.all(sent);
+  expect(posted.map((one) => one.content)).toEqual(["one", "new", "two"]);
+});
+
 it("asks again only where something was sent", { timeout: 30_000 }, async () => {
   online = true;
   stored.set(LEFT, JSON.stringify([{ lesson: "05", cell: "a", kind: "code", at: 5 }]));
