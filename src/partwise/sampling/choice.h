@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct {
     int64_t choices; /* tokens that may be chosen, the first of the vocabulary */
@@ -22,7 +23,8 @@ static int likelier(const void *a, const void *b) {
     return one->token < other->token ? -1 : one->token > other->token;
 }
 
-/* A token; -1 where the scores are not numbers. */
+/* A token, with the chances of all, in any unit, in place of their scores; -1 where these are not
+   numbers. */
 static int64_t choose(const Choice *c, float *scores, const uint8_t *seen, float uniform,
                       Candidate *order) {
     int64_t n = c->choices, best = 0;
@@ -33,7 +35,11 @@ static int64_t choose(const Choice *c, float *scores, const uint8_t *seen, float
         if (scores[i] > scores[best]) best = i;
     }
     if (!isfinite(scores[best])) return -1;
-    if (c->greedy) return best;
+    if (c->greedy) {
+        memset(scores, 0, n * sizeof *scores);
+        scores[best] = 1;
+        return best;
+    }
     float most = scores[best];
     int64_t kept = c->top_k && c->top_k < n ? c->top_k : n;
     int sorted = kept < n || c->top_p < 1;

@@ -166,9 +166,12 @@ def _said(
     while True:
         new = chooser.next(reader.read(new))  # (B, 1)
         yield new.T
-        while native is not None and reader.room != 0:
+        while native is not None and (reader.room != 0 or len(first) == 1):
             began = time.perf_counter()
-            limits = [limit for limit in (size, reader.room, native.pace.most) if limit is not None]
+            if reader.room == 0:
+                new = reader.anew(new)  # (B, T)
+            room = None if reader.room is None else reader.room + 1 - new.shape[1]
+            limits = [limit for limit in (size, room, native.pace.most) if limit is not None]
             steps = min(limits)
             said = native(new, chooser.uniforms(steps))  # (steps, B)
             # What the texts end with is read by the next call.

@@ -1,61 +1,165 @@
-/* What may come next, guessed from what was said so far: a pass reads a guess along with the newest
-   token, at a small part of the cost of another pass, since each weight is read for both. Where the
-   choice then falls on the guess, the token after it is known as well. A wrong guess costs a little
-   time and changes nothing (Leviathan, Kalman, Matias 2023, with a table for the small model). */
+/* What may come next, guessed from what was said so far: a pass reads guesses along with the newest
+   token, at a small part of the cost of another pass, since each weight is read for all of them. Where
+   the choice then falls on a guess, the token after it is known as well. A wrong guess costs a little
+   time and changes nothing (Leviathan, Kalman, Matias 2023, with a table for the small model).
+
+   The table keeps what the model itself has said of the ends of the text: for the last 1 to ORDERS
+   tokens, the mean of the chances that it gave to what follows. A guess is drawn from them by the very
+   number that will decide the choice, so that where the chances are right, so is the guess, also of what
+   is not the likeliest. */
 
 #include <stdint.h>
+#include <string.h>
 
-enum { ORDERS = 4, PLACES = 8192, SURE = 3, MOST_TIMES = 100 };
+enum { ORDERS = 5, PLACES = 8192, KEPT = 15, AHEAD = 4, EDGES = 20 };
+
+/* Chances below this part of the largest are not kept. */
+#define SMALL 0.02f
+/* What a longer end's chances weigh against those of the shorter ends in all, in times that it was met:
+   as much where it was met once. */
+#define SHORTER 1.0f
+/* Guesses that come true less often than this are not looked at. */
+#define RARE 0.05f
 
 typedef struct {
-    int32_t next[ORDERS][PLACES];  /* what mostly followed 1 to ORDERS tokens, plus 1; 0: nothing did */
-    int32_t times[ORDERS][PLACES]; /* how often it did more than anything else, up to MOST_TIMES */
-    int32_t last[ORDERS];          /* the newest tokens, the newest first */
-    float right[ORDERS][SURE];     /* how often guesses came true of late, by what they stand on */
+    uint32_t mark; /* of the tokens that stand here; 0: none */
+    float times;   /* how often they were met */
+    int32_t tokens[KEPT];
+    float chances[KEPT]; /* the sums of what these tokens had; 0: no token */
+} End;
+
+typedef struct {
+    End ends[ORDERS][PLACES];
+    int32_t last[ORDERS]; /* the newest tokens, the newest first */
+    float right[EDGES];   /* how often guesses came true of late, by how near they were to an edge */
+    float took[1 + AHEAD]; /* nanoseconds of a pass with so many guesses of late; 0: none was made */
 } Guesses;
 
-static int64_t place(const Guesses *g, int order) {
+/* Where what followed the first `order` of `last` stands; the mark that it has there. */
+static End *place(Guesses *g, const int32_t *last, int order, uint32_t *mark) {
     uint64_t hash = order;
-    for (int i = 0; i < order; i++) hash = (hash + (uint32_t)g->last[i] + 1) * 0x9e3779b97f4a7c15u;
-    return hash >> 51; /* 13 bits: PLACES */
+    for (int i = 0; i < order; i++) hash = (hash + (uint32_t)last[i] + 1) * 0x9e3779b97f4a7c15u;
+    *mark = (uint32_t)hash | 1;
+    return &g->ends[order - 1][hash >> 51]; /* 13 bits: PLACES */
 }
 
-/* How often guesses such as the one that stands there came true. */
-static float *chance(Guesses *g, int order, int64_t place) {
-    int32_t times = g->times[order - 1][place];
-    return &g->right[order - 1][(times < SURE ? times : SURE) - 1];
+static void newest(int32_t *last, int64_t token) {
+    memmove(last + 1, last, (ORDERS - 1) * sizeof *last);
+    last[0] = (int32_t)token;
 }
 
-/* The token that is likeliest to come true, if that is worth a reading; -1: none. */
-static int64_t guess(Guesses *g) {
-    float best = 0.3f;
-    int64_t token = -1;
+/* The token that `uniform` would draw after `last`, of `n`; -1: none is known. `mean` has room for n
+   numbers. How near the draw is to another token is the guess's edge. */
+static int64_t drawn(Guesses *g, const int32_t *last, float uniform, int64_t n, float *mean,
+                     int64_t *edge) {
+    float all = 0, running = 0;
+    uint32_t mark;
     for (int order = 1; order <= ORDERS; order++) {
-        int64_t at = place(g, order);
-        if (!g->next[order - 1][at] || *chance(g, order, at) < best) continue;
-        best = *chance(g, order, at);
-        token = g->next[order - 1][at] - 1;
+        const End *end = place(g, last, order, &mark);
+        if (end->mark != mark) break;
+        float share = 1 / (end->times + SHORTER);
+        if (order == 1) memset(mean, 0, n * sizeof *mean);
+        for (int64_t i = 0; order > 1 && i < n; i++) mean[i] *= SHORTER * share;
+        for (int i = 0; i < KEPT; i++) mean[end->tokens[i]] += end->chances[i] * share;
+        all = 1;
     }
-    return token;
-}
-
-/* Take note of what was said. What is kept of a place is its majority, where there is one (Boyer and
-   Moore's vote, 1981). */
-static void learn(Guesses *g, int64_t token) {
-    for (int order = 1; order <= ORDERS; order++) {
-        int64_t at = place(g, order);
-        int32_t *next = &g->next[order - 1][at], *times = &g->times[order - 1][at];
-        if (*next) {
-            int right = *next - 1 == token;
-            float *of_late = chance(g, order, at);
-            *of_late += 0.02f * (right - *of_late);
-            if (right)
-                *times += *times < MOST_TIMES;
-            else
-                --*times;
+    if (all == 0) return -1;
+    all = 0;
+    for (int64_t i = 0; i < n; i++) all += mean[i];
+    float at = uniform * all;
+    for (int64_t i = 0; i < n; i++) {
+        if (mean[i] > 0 && running + mean[i] >= at) {
+            float before = at - running, after = running + mean[i] - at;
+            float near = 2 * (before < after ? before : after);
+            *edge = (int64_t)(near * EDGES);
+            if (*edge >= EDGES) *edge = EDGES - 1;
+            return i;
         }
-        if (!*times) *next = (int32_t)token + 1, *times = 1;
+        running += mean[i];
     }
-    for (int i = ORDERS - 1; i; i--) g->last[i] = g->last[i - 1];
-    g->last[0] = (int32_t)token;
+    return -1;
+}
+
+/* Guesses of the next tokens, at most `most`, as many as let expect the most tokens in a time; how
+   many. Without `uniforms` the likeliest is chosen, whose chances are mostly more than a half. */
+static int64_t guess(Guesses *g, const float *uniforms, int64_t most, int64_t n, float *mean,
+                     int64_t *tokens, int64_t *edges) {
+    int32_t last[ORDERS];
+    float chance = 1, expected = 1;
+    int64_t best = 0;
+    float best_expected = 1;
+    memcpy(last, g->last, sizeof last);
+    for (int64_t i = 0; i < most; i++) {
+        float uniform = uniforms ? uniforms[i] : 0.5f;
+        tokens[i] = drawn(g, last, uniform, n, mean, &edges[i]);
+        if (tokens[i] < 0 || (chance *= g->right[edges[i]]) < RARE) break;
+        newest(last, tokens[i]);
+        expected += chance;
+        /* Times are compared crosswise: one that is not known is tried. */
+        if (expected * g->took[best] > best_expected * g->took[i + 1])
+            best = i + 1, best_expected = expected;
+    }
+    return best;
+}
+
+/* A pass with `guesses` guesses took so long. One that was held up counts a little, and one that was
+   not made for long becomes worth a trial. */
+static void took(Guesses *g, int64_t guesses, float nanoseconds) {
+    for (int i = 0; i <= AHEAD; i++) {
+        float *of_late = &g->took[i];
+        if (i != guesses)
+            *of_late *= 0.9995f;
+        else if (*of_late == 0)
+            *of_late = nanoseconds;
+        else
+            *of_late += 0.05f * ((nanoseconds < 2 * *of_late ? nanoseconds : 2 * *of_late) - *of_late);
+    }
+}
+
+/* Whether a guess came true. */
+static void judge(Guesses *g, int64_t edge, int came_true) {
+    g->right[edge] += 0.02f * (came_true - g->right[edge]);
+}
+
+/* Take note of the chances that the next token had, in any unit, and of the one that was said. */
+static void learn(Guesses *g, const float *chances, int64_t n, int64_t said) {
+    int32_t tokens[KEPT];
+    float kept[KEPT], all = 0, most = 0;
+    int count = 0;
+    for (int64_t i = 0; i < n; i++) {
+        all += chances[i];
+        most = chances[i] > most ? chances[i] : most;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (!(chances[i] >= SMALL * most) || chances[i] == 0) continue;
+        int at = count;
+        if (count < KEPT)
+            count++;
+        else {
+            for (int k = at = 0; k < KEPT; k++) at = kept[k] < kept[at] ? k : at;
+            if (chances[i] <= kept[at]) continue;
+        }
+        tokens[at] = (int32_t)i;
+        kept[at] = chances[i];
+    }
+    for (int order = 1; order <= ORDERS; order++) {
+        uint32_t mark;
+        End *end = place(g, g->last, order, &mark);
+        if (end->mark != mark) memset(end, 0, sizeof *end);
+        end->mark = mark;
+        end->times++;
+        for (int k = 0; k < count; k++) {
+            float chance = kept[k] / all;
+            int at = 0, least = 0;
+            while (at < KEPT && (end->tokens[at] != tokens[k] || end->chances[at] == 0)) {
+                least = end->chances[at] < end->chances[least] ? at : least;
+                at++;
+            }
+            if (at < KEPT)
+                end->chances[at] += chance;
+            else if (end->chances[least] < chance)
+                end->tokens[least] = tokens[k], end->chances[least] = chance;
+        }
+    }
+    newest(g->last, said);
 }

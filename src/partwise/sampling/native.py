@@ -38,7 +38,7 @@ STEP = Source(Path(__file__).with_name("step.c"))
 _INT, _REAL, _FLOAT, _PLACE = ctypes.c_int64, ctypes.c_double, ctypes.c_float, ctypes.c_void_p
 _ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "relu2", "swiglu")
 _NORMS = ("none", "layernorm", "rmsnorm", "batchnorm")
-_ORDERS, _PLACES, _SURE = 4, 8192, 3  # as in guesses.h
+_ORDERS, _PLACES, _KEPT, _AHEAD, _EDGES = 5, 8192, 15, 4, 20  # as in guesses.h
 
 # Columns of a matrix that lie in pairs in bfloat16, and that share a scale in int8; see products.h.
 _BLOCK, _QUADS = 32, 64
@@ -101,10 +101,10 @@ class _Choice(ctypes.Structure):
 
 class _Guesses(ctypes.Structure):
     _fields_ = [
-        ("next", ctypes.c_int32 * _PLACES * _ORDERS),
-        ("times", ctypes.c_int32 * _PLACES * _ORDERS),
+        ("ends", ctypes.c_uint32 * (2 + 2 * _KEPT) * _PLACES * _ORDERS),
         ("last", ctypes.c_int32 * _ORDERS),
-        ("right", _FLOAT * _SURE * _ORDERS),
+        ("right", _FLOAT * _EDGES),
+        ("took", _FLOAT * (1 + _AHEAD)),
     ]
 
 
@@ -134,7 +134,7 @@ class NativeStep:
         held: Held = "float32",
     ) -> None:
         self._run = ctypes.CDLL(str(library)).partwise_run
-        self._run.argtypes = [*[_PLACE] * 3, *[_INT] * 3, *[_PLACE] * 3]
+        self._run.argtypes = [*[_PLACE] * 3, *[_INT] * 4, *[_PLACE] * 3]
         # Whatever a pointer leads to is kept here for as long as the step is.
         self._kept: list[object] = [seen]
         self._held: Held = held
@@ -154,22 +154,21 @@ class NativeStep:
             seen=None if seen is None else seen.data_ptr(),
         )
         self._model = self._described(model)
-        # What was met before is likely to come true from the start; how likely is soon known.
-        self._guesses = _Guesses()
-        for rights in self._guesses.right:
-            rights[:] = [0.4] * _SURE
+        # How likely guesses come true is soon known.
+        self._guesses = _Guesses(right=(_FLOAT * _EDGES)(*[0.7] * _EDGES))
         # A thread for each megabyte: those of a smaller model would wait for each other.
         share = sum(weight.nbytes for weight in model.parameters()) // (1 << 20)
         threads = sorted({max(1, min(torch.get_num_threads(), share)), 1}, reverse=True)
         # In a ring a guess would take the place of a token that is still in sight.
-        guesses = (True, False) if cache.batch_size == 1 and not cache.ring else (False,)
-        self.pace = Pace([Way(number, guessing) for number in threads for guessing in guesses])
+        guessing = cache.batch_size == 1 and not cache.ring
+        self.pace = Pace([Way(number, guessing) for number in threads])
 
     def __call__(self, new: Tensor, uniforms: Tensor) -> Tensor:
         """Read `new`, choose what follows, read that, and so on.
 
         Args:
-            new: (B, 1), the newest token of each text, which is not in the cache yet.
+            new: (B, T), what is not in the cache yet, the newest token of each text last; of
+                several texts one token each.
             uniforms: (steps, B), a number for each choice.
 
         Returns:
@@ -177,8 +176,9 @@ class NativeStep:
             has the keys and values of `new` and of all but the last of them, and is not yet told.
         """
         steps = len(uniforms)
-        # The last column is room for a guess.
-        recent = torch.cat((self._cache.recent, new, new), dim=1).contiguous()  # (B, ngram + 1)
+        # The last columns are room for guesses.
+        columns = (self._cache.recent, new, new[:, -1:].expand(-1, _AHEAD))
+        recent = torch.cat(columns, dim=1).contiguous()  # (B, ngram - 1 + T + ahead)
         uniforms = uniforms.contiguous()
         chosen = torch.empty(uniforms.shape, dtype=torch.int64, device="cpu")
         way = self.pace.way
@@ -189,13 +189,15 @@ class NativeStep:
             ctypes.byref(self._guesses) if way.guessing else None,
             way.threads,
             self._cache.length,
+            new.shape[1] - 1,
             steps,
             recent.data_ptr(),
             uniforms.data_ptr(),
             chosen.data_ptr(),
         ):
             raise MemoryError
-        self.pace.took(way, (time.perf_counter() - began) / steps)
+        if new.shape[1] == 1:
+            self.pace.took(way, (time.perf_counter() - began) / steps)
         return chosen
 
     def _described(self, model: GPT) -> _Model:
@@ -346,7 +348,7 @@ class Way:
 
     Args:
         threads: that share the rows of each matrix.
-        guessing: read a guess of the next token along with the newest (see `guesses.h`).
+        guessing: read guesses of the next tokens along with the newest (see `guesses.h`).
     """
 
     threads: int

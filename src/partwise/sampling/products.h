@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "halves.h"
 #include "whole.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -16,40 +17,36 @@
 
 _Static_assert(LANES == 16, "weights lie in memory as native.py lays them out");
 
-enum { BLOCK = 2 * LANES, QUADS = 4 * LANES, TILE_ROWS = 4, TILE_COLUMNS = 2 };
+/* As many sums at once as the registers hold. */
+#if defined(__AVX512F__)
+#define TILE_COLUMNS 5
+#else
+#define TILE_COLUMNS 2
+#endif
+
+enum { QUADS = 4 * LANES, TILE_ROWS = 4 };
 
 /* What a weight is held in, by its size in bytes. */
 enum { FLOAT32 = 4, BFLOAT16 = 2, INT8 = 1 };
 
 typedef struct {
-    /* (rows, columns): float32; or bfloat16 in which each BLOCK of columns lies in pairs, column k
-       beside column k + LANES, so that two vectors come from one; or int8 in units of a scale that
-       QUADS columns share; NULL: there is no matrix */
+    /* (rows, columns): float32; or bfloat16, whole blocks of columns in pairs; or int8 in units of a
+       scale that QUADS columns share; NULL: there is no matrix */
     const void *weights;
     const float *scales; /* int8: (rows, columns / QUADS); else NULL */
     const float *bias;   /* (rows) or NULL */
     int64_t rows, columns, bytes;
 } Matrix;
 
-/* Room for rows of x as products with int8 read them: words, and what one is worth in each row. */
+/* Room for rows of x as products read them: with bfloat16 in bfloat16 too, with int8 in words, and
+   what one of these is worth in each row. */
 typedef struct {
-    int16_t *words;
+    union {
+        Half *halves;
+        int16_t *words;
+    };
     float *units;
 } Rounded;
-
-static inline float wide(uint16_t number) {
-    uint32_t bits = (uint32_t)number << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-/* To the nearest in bfloat16, between two to the even one; what is no number stays none. */
-static inline uint16_t narrow(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return value == value ? (bits + 0x7fff + (bits >> 16 & 1)) >> 16 : 0x7fc0;
-}
 
 /* The sum of a[i]. */
 static inline float total(const float *a, int64_t n) {
@@ -85,39 +82,44 @@ static inline float fused(float a, float b, float c) {
 
 /* `rows` rows of W with `columns` rows of x: y[c][r] = W[r] . x[c] + bias[r]. The rows of W that come
    next are asked for meanwhile: left to itself, memory is a fifth slower. */
-static inline __attribute__((always_inline)) void tile(
-    const char *w, const float *bias, const float *x, float *y, int64_t n, int64_t width,
-    const int64_t size, const int rows, const int columns) {
+static inline __attribute__((always_inline)) void tile_float32(
+    const float *w, const float *bias, const float *x, float *y, int64_t n, int64_t width,
+    const int rows, const int columns) {
     Lanes sums[TILE_ROWS][TILE_COLUMNS] = {{{0}}};
     int64_t i = 0;
-    for (; i + BLOCK <= n; i += BLOCK)
+    for (; i + LANES <= n; i += LANES)
         for (int r = 0; r < rows; r++) {
-            const char *of = w + (r * n + i) * size;
-            for (int64_t line = 0; line < BLOCK * size; line += 64)
-                __builtin_prefetch(of + rows * n * size + line);
-            Lanes first, second;
-            if (size == BFLOAT16) {
-                Bits both;
-                memcpy(&both, of, sizeof both);
-                first = numbers(both << 16);
-                second = numbers(both & 0xffff0000u);
-            } else {
-                first = lanes((const float *)of);
-                second = lanes((const float *)of + LANES);
-            }
-            for (int c = 0; c < columns; c++) {
-                sums[r][c] += first * lanes(x + c * n + i);
-                sums[r][c] += second * lanes(x + c * n + i + LANES);
-            }
+            const float *of = w + r * n + i;
+            __builtin_prefetch(of + rows * n);
+            for (int c = 0; c < columns; c++) sums[r][c] += lanes(of) * lanes(x + c * n + i);
         }
     for (int c = 0; c < columns; c++)
         for (int r = 0; r < rows; r++) {
             float sum = together(sums[r][c]);
-            for (int64_t k = i; k < n; k++) {
-                const char *of = w + (r * n + k) * size;
-                float weight = size == BFLOAT16 ? wide(*(const uint16_t *)of) : *(const float *)of;
-                sum += weight * x[c * n + k];
-            }
+            for (int64_t k = i; k < n; k++) sum += w[r * n + k] * x[c * n + k];
+            y[c * width + r] = sum + (bias ? bias[r] : 0);
+        }
+}
+
+/* The same of bfloat16, with the blocks of x in `halves`. */
+static inline __attribute__((always_inline)) void tile_bfloat16(
+    const uint16_t *w, const float *bias, const float *x, const Half *halves, float *y, int64_t n,
+    int64_t width, const int rows, const int columns) {
+    Lanes sums[TILE_ROWS][TILE_COLUMNS] = {{{0}}};
+    int64_t blocks = n / BLOCK, row = blocks * HALVES_OF_BLOCK;
+    for (int64_t i = 0; i < blocks; i++)
+        for (int r = 0; r < rows; r++) {
+            const uint16_t *of = w + r * n + i * BLOCK;
+            __builtin_prefetch(of + rows * n);
+            Block weights = block(of);
+            for (int c = 0; c < columns; c++)
+                sums[r][c] = with_block(sums[r][c], weights, halves + c * row + i * HALVES_OF_BLOCK);
+        }
+    for (int c = 0; c < columns; c++)
+        for (int r = 0; r < rows; r++) {
+            float sum = together(sums[r][c]);
+            for (int64_t k = blocks * BLOCK; k < n; k++)
+                sum += wide(w[r * n + k]) * wide(narrow(x[c * n + k]));
             y[c * width + r] = sum + (bias ? bias[r] : 0);
         }
 }
@@ -145,31 +147,39 @@ static inline __attribute__((always_inline)) void tile_int8(
             y[c * width + r] = fused(together(sums[r][c]), units[c], bias ? bias[r] : 0);
 }
 
+/* `rows` rows of W from `row` on, with `columns` rows of x from c on, of any kind of weights. */
+static inline __attribute__((always_inline)) void any_tile(
+    const Matrix *m, const float *x, const Rounded *rounded, float *y, int64_t c, int64_t row,
+    const int64_t size, const int rows, const int columns) {
+    int64_t n = m->columns, place = row * n;
+    const float *bias = m->bias ? m->bias + row : NULL;
+    x += c * n, y += c * m->rows + row;
+    if (size == INT8)
+        tile_int8((const int8_t *)m->weights + place, m->scales + place / QUADS, bias,
+                  rounded->words + c * n, rounded->units + c, y, n, m->rows, rows, columns);
+    else if (size == BFLOAT16)
+        tile_bfloat16((const uint16_t *)m->weights + place, bias, x,
+                      rounded->halves + c * (n / BLOCK) * HALVES_OF_BLOCK, y, n, m->rows, rows,
+                      columns);
+    else
+        tile_float32((const float *)m->weights + place, bias, x, y, n, m->rows, rows, columns);
+}
+
 /* Rows `row` to `end` of W, `rows` at a time as far as they go; returns the first that is left. */
 static inline __attribute__((always_inline)) int64_t tiles(
     const Matrix *m, const float *x, const Rounded *rounded, float *y, int64_t count, int64_t row,
     int64_t end, const int64_t size, const int rows) {
-    int64_t n = m->columns;
-    for (; row + rows <= end; row += rows) {
-        const char *w = (const char *)m->weights + row * n * size;
-        const float *scales = size == INT8 ? m->scales + row * (n / QUADS) : NULL;
-        const float *bias = m->bias ? m->bias + row : NULL;
-        for (int64_t c = 0, more = TILE_COLUMNS; c < count; c += more) {
-            const int16_t *words = rounded->words + c * n;
-            const float *units = rounded->units + c, *of_x = x + c * n;
-            float *of_y = y + c * m->rows + row;
-            if (c + more > count) more = 1;
-            if (size == INT8 && more == 1)
-                tile_int8((const int8_t *)w, scales, bias, words, units, of_y, n, m->rows, rows, 1);
-            else if (size == INT8)
-                tile_int8((const int8_t *)w, scales, bias, words, units, of_y, n, m->rows, rows,
-                          TILE_COLUMNS);
-            else if (more == 1)
-                tile(w, bias, of_x, of_y, n, m->rows, size, rows, 1);
-            else
-                tile(w, bias, of_x, of_y, n, m->rows, size, rows, TILE_COLUMNS);
-        }
-    }
+    for (; row + rows <= end; row += rows)
+        for (int64_t c = 0; c < count; c += TILE_COLUMNS)
+            switch (count - c) {
+            case 1: any_tile(m, x, rounded, y, c, row, size, rows, 1); break;
+#if TILE_COLUMNS > 2
+            case 2: any_tile(m, x, rounded, y, c, row, size, rows, 2); break;
+            case 3: any_tile(m, x, rounded, y, c, row, size, rows, 3); break;
+            case 4: any_tile(m, x, rounded, y, c, row, size, rows, 4); break;
+#endif
+            default: any_tile(m, x, rounded, y, c, row, size, rows, TILE_COLUMNS);
+            }
     return row;
 }
 
@@ -186,16 +196,17 @@ ALL_TILES(of_float32, FLOAT32)
 ALL_TILES(of_bfloat16, BFLOAT16)
 ALL_TILES(of_int8, INT8)
 
-/* y = x W^T + bias for the rows `row` to `end` of W; x (count, columns), y (count, rows). `rounded` has
-   room for x in words. */
+/* y = x W^T + bias for the rows `row` to `end` of W; x (count, columns), y (count, rows). */
 static void product(const Matrix *m, const float *x, const Rounded *rounded, float *y, int64_t count,
                     int64_t row, int64_t end) {
+    int64_t n = m->columns;
     if (m->bytes == INT8) {
-        int64_t n = m->columns;
         for (int64_t c = 0; c < count; c++)
             rounded->units[c] = in_words(x + c * n, rounded->words + c * n, n);
         of_int8(m, x, rounded, y, count, row, end);
     } else if (m->bytes == BFLOAT16) {
+        for (int64_t c = 0; c < count; c++)
+            in_halves(x + c * n, rounded->halves + c * (n / BLOCK) * HALVES_OF_BLOCK, n);
         of_bfloat16(m, x, rounded, y, count, row, end);
     } else {
         of_float32(m, x, rounded, y, count, row, end);

@@ -68,6 +68,12 @@ class Reader:
         """Tokens that can be read on before the window starts anew; None: without end."""
         return None if self._endless else self._context - self._window.shape[1]
 
+    def anew(self, new: Tensor) -> Tensor:
+        """The window starts anew: what is to be read and followed then, and (B, 1) `new` last."""
+        ids = self._remember(new)
+        self._window = ids[:, :0]
+        return ids
+
     def follow(self, ids: Tensor) -> None:
         """Count `ids` (B, T) as read: their keys and values are in the cache already."""
         assert self._cache is not None

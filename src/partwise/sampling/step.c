@@ -1,9 +1,9 @@
 /* A GPT says token after token: the model's forward pass for one token a text, and the choice.
 
    The same arithmetic as the model's own, in float32, on the same cache of keys and values; a product
-   with int8 rounds what it is multiplied with to 16 bits. A pass costs one reading of all weights, so
+   with bfloat16 rounds what it is multiplied with to bfloat16, one with int8 to 16 bits. A pass costs one reading of all weights, so
    nothing here does more than keep up with the memory; several threads share the rows of each matrix,
-   and meet before what they computed is read. A text alone may read a guess of its next token in the
+   and meet before what they computed is read. A text alone may read guesses of its next tokens in the
    same pass (guesses.h).
 
    `native.py` fills these structures; their fields are the same, in the same order. */
@@ -32,6 +32,11 @@ typedef struct {
     float kept, added;    /* the block reads kept * x + added * embedding */
 } Layer;
 
+/* Tokens of a text that are read at once where nothing is said after them: all of what a core computes
+   with them lies in its second cache. */
+enum { READ = 15 };
+_Static_assert(READ >= 1 + AHEAD, "there is room for guesses");
+
 enum { NO_NORM, LAYER_NORM, RMS_NORM, FIXED_NORM };
 enum { NO_FEEDFORWARD, RELU, GELU, GELU_TANH, RELU2, SWIGLU };
 
@@ -58,8 +63,12 @@ typedef struct {
     Guesses *guesses; /* NULL: nothing is guessed; only for a text alone, and not in a ring */
     int64_t position; /* of the newest token */
     int64_t done, steps;
-    int64_t rows;   /* tokens that a pass reads: one a text, or the newest and a guess */
-    int64_t *recent; /* (texts, ngram + 1): the last tokens, -1: none; the newest; room for a guess */
+    int64_t reads; /* tokens that are still to be read before the newest; only of a text alone */
+    int64_t rows;  /* tokens that a pass reads: one a text, or the newest and guesses */
+    int64_t edges[AHEAD]; /* of the guesses */
+    int64_t began;        /* the pass, in nanoseconds */
+    /* (texts, ngram + reads + AHEAD): the last tokens, -1: none; those to read; the newest; guesses */
+    int64_t *recent;
     const float *uniforms; /* (steps, texts) */
     int64_t *chosen;       /* (steps, texts) */
     float *qkv, *mixed, *joined, *inner, *added, *logits; /* shared; (rows, …) each */
@@ -67,7 +76,7 @@ typedef struct {
 } Run;
 
 typedef struct {
-    float *x, *embedded, *h, *scores, *turns; /* a thread's own */
+    float *x, *embedded, *h, *scores, *turns, *mean; /* a thread's own */
     Rounded rounded;
     Candidate *order;
 } Own;
@@ -299,7 +308,7 @@ static void forward(Run *run, int64_t rank, Own *own) {
         int64_t place = places > 1 ? row : 0, text = row - place;
         float *turns = own->turns + place * model->head_size;
         int64_t position = run->position + place;
-        embed(model, run->recent + text * (model->ngram + 1) + place, position,
+        embed(model, run->recent + text * (model->ngram + AHEAD) + place, position,
               own->embedded + row * width);
         if (model->frequencies && !text)
             for (int64_t i = 0; i < model->head_size / 2; i++) {
@@ -335,6 +344,10 @@ static void forward(Run *run, int64_t rank, Own *own) {
         /* Everywhere else a meeting lies between reading a place and writing there again. */
         if (!layer->qkv.weights && !layer->down.weights) meet(run->meeting);
     }
+    if (run->reads) {
+        meet(run->meeting);
+        return;
+    }
     all_norms(run, model->final_norm, own->x, own->h);
     multiply(run, rank, own, &model->head, own->h, run->logits);
     meet(run->meeting);
@@ -351,35 +364,48 @@ static int64_t speak(Run *run, Own *own, int64_t text, int64_t row) {
             scores[i] = (float)model->soft_cap * tanhf(scores[i] / (float)model->soft_cap);
     int64_t place = run->done * model->texts + text;
     int64_t token = choose(choice, scores, seen, run->uniforms[place], own->order);
-    int64_t *recent = run->recent + text * (model->ngram + 1);
+    int64_t *recent = run->recent + text * (model->ngram + AHEAD);
     memmove(recent, recent + 1, (model->ngram - 1) * sizeof *recent);
     run->chosen[place] = token;
     recent[model->ngram - 1] = token < 0 ? 0 : token;
     if (token >= 0 && seen) seen[token] = 1;
-    if (token >= 0 && run->guesses) learn(run->guesses, token);
+    if (token >= 0 && run->guesses) learn(run->guesses, scores, choice->choices, token);
     return token;
 }
 
-/* What follows a pass: the choices, and what the next pass reads. */
+/* What follows a pass that only read: the next one reads on. */
+static void read_on(Run *run) {
+    run->reads -= run->rows, run->position += run->rows, run->recent += run->rows;
+    run->rows = run->reads > READ ? READ : run->reads ? run->reads : 1;
+    run->began = nanoseconds();
+}
+
+/* What follows another: the choices, and what the next pass reads. */
 static void say(Run *run, Own *own) {
     const Model *model = run->model;
-    int64_t *room = run->recent + model->ngram;
-    int64_t guessed = run->rows > model->texts ? *room : -1, said = -1;
+    int64_t *guessed = run->recent + model->ngram, said = -1, now = nanoseconds();
+    if (run->guesses) took(run->guesses, run->rows - 1, now - run->began);
+    run->began = now;
     for (int64_t text = 0; text < model->texts; text++) said = speak(run, own, text, text);
     run->done++, run->position++;
-    if (guessed >= 0 && said == guessed) {
-        speak(run, own, 0, 1);
+    for (int64_t row = 1; row < run->rows - model->texts + 1; row++) {
+        int right = said == guessed[row - 1];
+        judge(run->guesses, run->edges[row - 1], right);
+        if (!right) break;
+        said = speak(run, own, 0, row);
         run->done++, run->position++;
     }
     run->rows = model->texts;
-    /* A guess is only read where the token after it is asked for too, so that it has a place. */
-    if (run->guesses && run->done + 1 < run->steps) {
-        *room = guess(run->guesses);
-        run->rows += *room >= 0;
+    if (run->guesses) {
+        /* A guess is only read where the token after it is asked for too, so that it has a place. */
+        int64_t most = run->steps - run->done - 1;
+        const float *uniforms = run->choice->greedy ? NULL : run->uniforms + run->done;
+        run->rows += guess(run->guesses, uniforms, most < AHEAD ? most : AHEAD,
+                           run->choice->choices, own->mean, guessed, run->edges);
     }
 }
 
-static int64_t most_rows(const Model *model) { return model->texts == 1 ? 2 : model->texts; }
+static int64_t most_rows(const Model *model) { return model->texts == 1 ? READ : model->texts; }
 
 typedef struct {
     Run *run;
@@ -401,29 +427,35 @@ static void *work(void *given) {
     own.h = own.embedded + all;
     own.scores = own.h + all;
     own.turns = own.scores + model->slots;
-    own.rounded.units = own.turns + 2 * model->head_size;
-    own.rounded.words = (int16_t *)(own.rounded.units + most_rows(model));
+    own.mean = own.turns + most_rows(model) * model->head_size;
+    own.rounded.units = own.mean + model->vocab;
+    own.rounded.halves = (Half *)(own.rounded.units + most_rows(model));
     do {
         forward(run, worker->rank, &own);
-        if (worker->rank == 0) say(run, &own);
+        if (worker->rank == 0 && run->reads)
+            read_on(run);
+        else if (worker->rank == 0)
+            say(run, &own);
         meet(run->meeting);
     } while (run->done < run->steps);
     return NULL;
 }
 
-/* Read the newest token of each text, which stands at `position`, and choose the next one, `steps`
-   times, with at most `threads` threads. Returns 0, or 1 where there is no memory for it. */
+/* Read `reads` tokens of a text alone, the first of which stands at `position`; then the newest token
+   of each text, and choose the next one, `steps` times, with at most `threads` threads. Returns 0, or 1
+   where there is no memory for it. */
 int partwise_run(const Model *model, const Choice *choice, Guesses *guesses, int64_t threads,
-                 int64_t position, int64_t steps, int64_t *recent, const float *uniforms,
-                 int64_t *chosen) {
+                 int64_t position, int64_t reads, int64_t steps, int64_t *recent,
+                 const float *uniforms, int64_t *chosen) {
     int64_t rows = most_rows(model);
     int64_t joint = model->heads * model->head_size, kv = model->kv_heads * model->head_size;
     int64_t shared = 2 * joint + 2 * kv + 2 * model->width + 2 * model->inner + model->vocab;
     int64_t longest = model->inner > joint ? model->inner : joint;
     if (longest < model->width) longest = model->width;
-    int64_t numbers = 3 * rows * model->width + model->slots + 2 * model->head_size + rows;
+    int64_t numbers = 3 * rows * model->width + model->slots + rows * model->head_size +
+                      model->vocab + rows;
     size_t own = model->vocab * sizeof(Candidate) + numbers * sizeof(float) +
-                 rows * longest * sizeof(int16_t);
+                 rows * longest * sizeof(Half);
     own += -own % sizeof(int64_t);
     float *memory = malloc(rows * shared * sizeof *memory);
     char *privates = malloc(threads * own);
@@ -433,7 +465,7 @@ int partwise_run(const Model *model, const Choice *choice, Guesses *guesses, int
         Meeting meeting = {.threads = 1};
         prepare(&meeting);
         Run run = {.model = model, .choice = choice, .guesses = guesses, .position = position,
-                   .steps = steps, .rows = model->texts, .recent = recent, .uniforms = uniforms,
+                   .steps = steps, .reads = reads, .recent = recent, .uniforms = uniforms,
                    .chosen = chosen, .meeting = &meeting};
         run.qkv = memory;
         run.mixed = run.qkv + rows * (joint + 2 * kv);
@@ -449,6 +481,8 @@ int partwise_run(const Model *model, const Choice *choice, Guesses *guesses, int
             if (pthread_create(&next->thread, NULL, work, next)) break;
             meeting.threads++;
         }
+        run.began = nanoseconds();
+        run.rows = reads > READ ? READ : reads ? reads : model->texts;
         let_pass(&meeting);
         work(&workers[0]);
         for (int64_t rank = 1; rank < meeting.threads; rank++)
