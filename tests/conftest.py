@@ -53,6 +53,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--slow-browser",
         action="store_true",
-        help="a browser with a quarter of the processor, and answers that take half a second: "
+        help="a browser with a quarter of the processor, whose requests take half a second: "
         "tests that do not wait for what they read fail",
     )

@@ -23,8 +23,8 @@ static int likelier(const void *a, const void *b) {
     return one->token < other->token ? -1 : one->token > other->token;
 }
 
-/* A token, with the chances of all, in any unit, in place of their scores; -1 where these are not
-   numbers. */
+/* A token, with the chances of all in place of their scores, in units of the likeliest's; -1 where
+   these are not numbers. */
 static int64_t choose(const Choice *c, float *scores, const uint8_t *seen, float uniform,
                       Candidate *order) {
     int64_t n = c->choices, best = 0;

@@ -166,7 +166,7 @@ def _said(
     while True:
         new = chooser.next(reader.read(new))  # (B, 1)
         yield new.T
-        while native is not None and (reader.room != 0 or len(first) == 1):
+        while native is not None and (native.reads or reader.room != 0):
             began = time.perf_counter()
             if reader.room == 0:
                 new = reader.anew(new)  # (B, T)
@@ -333,8 +333,8 @@ def held_by_step(config: SampleConfig) -> Held:
     """What the compiled step holds matrices in.
 
     A long text is said from bfloat16, unless `dtype` says otherwise: half the memory to read for
-    each token. Keys and values are then in bfloat16 too, also where matrices are in int8. What is
-    read at once, such as the prompt, is read by the matrices in float32.
+    each token. Keys and values are then in bfloat16 too, also where matrices are in int8. The
+    prompt is read by the matrices in float32.
     """
     if config.dtype != "auto":
         return config.dtype

@@ -1,4 +1,5 @@
-/* Numbers in bfloat16, the upper half of float32: multiplied exactly and summed up in float32. */
+/* Numbers in bfloat16, the upper half of float32: multiplied and summed up in float32. Whether those
+   below 1e-38 count, and which of two is added first, depends on the processor. */
 
 #include <stdint.h>
 #include <string.h>
@@ -44,7 +45,7 @@ static inline Bits as_bits(const void *x) {
 /* Thirty-two numbers as VDPBF16PS takes them: in units, as the columns of a matrix lie. */
 typedef uint32_t Half;
 typedef Bits Block;
-enum { HALVES_OF_BLOCK = LANES };
+enum { HAS_HALVES = 1, HALVES_OF_BLOCK = LANES };
 
 static inline void put_block(Half *to, Bits first, Bits second) {
     first = first >> 16 | second;
@@ -63,7 +64,7 @@ typedef float Half;
 typedef struct {
     Lanes first, second;
 } Block;
-enum { HALVES_OF_BLOCK = BLOCK };
+enum { HAS_HALVES = 0, HALVES_OF_BLOCK = BLOCK };
 
 static inline void put_block(Half *to, Bits first, Bits second) {
     memcpy(to, &first, sizeof first);

@@ -43,6 +43,9 @@ _ORDERS, _PLACES, _KEPT, _AHEAD, _EDGES = 5, 8192, 15, 4, 20  # as in guesses.h
 # Columns of a matrix that lie in pairs in bfloat16, and that share a scale in int8; see products.h.
 _BLOCK, _QUADS = 32, 64
 
+# Tokens of a call that say little about its pace.
+FEW = 8
+
 # What matrices may be held in.
 Held = Literal["float32", "bfloat16", "int8"]
 
@@ -103,7 +106,7 @@ class _Guesses(ctypes.Structure):
     _fields_ = [
         ("ends", ctypes.c_uint32 * (2 + 2 * _KEPT) * _PLACES * _ORDERS),
         ("last", ctypes.c_int32 * _ORDERS),
-        ("right", _FLOAT * _EDGES),
+        ("less", _FLOAT * _EDGES),
         ("took", _FLOAT * (1 + _AHEAD)),
     ]
 
@@ -133,7 +136,9 @@ class NativeStep:
         *,
         held: Held = "float32",
     ) -> None:
-        self._run = ctypes.CDLL(str(library)).partwise_run
+        loaded = ctypes.CDLL(str(library))
+        self._run = loaded.partwise_run
+        self._run.restype = _INT
         self._run.argtypes = [*[_PLACE] * 3, *[_INT] * 4, *[_PLACE] * 3]
         # Whatever a pointer leads to is kept here for as long as the step is.
         self._kept: list[object] = [seen]
@@ -154,8 +159,9 @@ class NativeStep:
             seen=None if seen is None else seen.data_ptr(),
         )
         self._model = self._described(model)
-        # How likely guesses come true is soon known.
-        self._guesses = _Guesses(right=(_FLOAT * _EDGES)(*[0.7] * _EDGES))
+        # Whether many tokens are read faster by the step than by the model's own code.
+        self.reads = held != "float32" and bool(_INT.in_dll(loaded, "partwise_reads").value)
+        self._guesses = _Guesses()
         # A thread for each megabyte: those of a smaller model would wait for each other.
         share = sum(weight.nbytes for weight in model.parameters()) // (1 << 20)
         threads = sorted({max(1, min(torch.get_num_threads(), share)), 1}, reverse=True)
@@ -167,8 +173,7 @@ class NativeStep:
         """Read `new`, choose what follows, read that, and so on.
 
         Args:
-            new: (B, T), what is not in the cache yet, the newest token of each text last; of
-                several texts one token each.
+            new: (B, T), what is not in the cache yet, the newest token of each text last.
             uniforms: (steps, B), a number for each choice.
 
         Returns:
@@ -183,7 +188,7 @@ class NativeStep:
         chosen = torch.empty(uniforms.shape, dtype=torch.int64, device="cpu")
         way = self.pace.way
         began = time.perf_counter()
-        if self._run(
+        read = self._run(
             ctypes.byref(self._model),
             ctypes.byref(self._choice),
             ctypes.byref(self._guesses) if way.guessing else None,
@@ -194,10 +199,12 @@ class NativeStep:
             recent.data_ptr(),
             uniforms.data_ptr(),
             chosen.data_ptr(),
-        ):
+        )
+        if read < 0:
             raise MemoryError
-        if new.shape[1] == 1:
-            self.pace.took(way, (time.perf_counter() - began) / steps)
+        # A call of few tokens is mostly the starting of threads.
+        if steps >= FEW:
+            self.pace.took(way, (time.perf_counter() - began - 1e-9 * read) / steps)
         return chosen
 
     def _described(self, model: GPT) -> _Model:

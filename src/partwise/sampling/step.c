@@ -1,10 +1,10 @@
 /* A GPT says token after token: the model's forward pass for one token a text, and the choice.
 
    The same arithmetic as the model's own, in float32, on the same cache of keys and values; a product
-   with bfloat16 rounds what it is multiplied with to bfloat16, one with int8 to 16 bits. A pass costs one reading of all weights, so
-   nothing here does more than keep up with the memory; several threads share the rows of each matrix,
-   and meet before what they computed is read. A text alone may read guesses of its next tokens in the
-   same pass (guesses.h).
+   with bfloat16 rounds what it is multiplied with to bfloat16, one with int8 to 16 bits. A pass costs
+   one reading of all weights, so nothing here does more than keep up with the memory; several threads
+   share the rows of each matrix, and meet before what they computed is read. A text alone may read
+   guesses of its next tokens in the same pass (guesses.h).
 
    `native.py` fills these structures; their fields are the same, in the same order. */
 
@@ -20,6 +20,9 @@
 #include "meeting.h"
 #include "sight.h"
 
+/* Whether to read many tokens by this step is faster than by torch. */
+const int64_t partwise_reads = HAS_HALVES;
+
 typedef struct {
     const float *weight; /* NULL: there is no such norm */
     const float *bias;
@@ -32,8 +35,7 @@ typedef struct {
     float kept, added;    /* the block reads kept * x + added * embedding */
 } Layer;
 
-/* Tokens of a text that are read at once where nothing is said after them: all of what a core computes
-   with them lies in its second cache. */
+/* Tokens that are read at once where nothing is said after them: three tiles of a matrix's product. */
 enum { READ = 15 };
 _Static_assert(READ >= 1 + AHEAD, "there is room for guesses");
 
@@ -63,12 +65,13 @@ typedef struct {
     Guesses *guesses; /* NULL: nothing is guessed; only for a text alone, and not in a ring */
     int64_t position; /* of the newest token */
     int64_t done, steps;
-    int64_t reads; /* tokens that are still to be read before the newest; only of a text alone */
-    int64_t rows;  /* tokens that a pass reads: one a text, or the newest and guesses */
+    int64_t read;  /* when reading began; then how long it took, in nanoseconds */
+    int64_t reads; /* tokens of each text that are still to be read before the newest */
+    int64_t rows;  /* tokens that a pass reads, as many of each text; with the newest, guesses */
     int64_t edges[AHEAD]; /* of the guesses */
-    int64_t began;        /* the pass, in nanoseconds */
+    int64_t began;        /* the pass, in nanoseconds; 0: with it the threads began */
     /* (texts, ngram + reads + AHEAD): the last tokens, -1: none; those to read; the newest; guesses */
-    int64_t *recent;
+    int64_t *recent, stride;
     const float *uniforms; /* (steps, texts) */
     int64_t *chosen;       /* (steps, texts) */
     float *qkv, *mixed, *joined, *inner, *added, *logits; /* shared; (rows, …) each */
@@ -76,7 +79,7 @@ typedef struct {
 } Run;
 
 typedef struct {
-    float *x, *embedded, *h, *scores, *turns, *mean; /* a thread's own */
+    float *x, *embedded, *h, *scores, *turns; /* a thread's own */
     Rounded rounded;
     Candidate *order;
 } Own;
@@ -249,7 +252,7 @@ static void attend_group(Run *run, Own *own, const Layer *layer, int64_t text, i
                          int64_t place) {
     const Model *model = run->model;
     int64_t n = model->head_size, heads = model->heads, kv = model->kv_heads;
-    int64_t row = text + place, position = run->position + place;
+    int64_t row = text * (run->rows / model->texts) + place, position = run->position + place;
     const float *turns = own->turns + place * n;
     float *all = run->qkv + row * (heads + 2 * kv) * n;
     float *key = all + (heads + head) * n, *value = key + kv * n;
@@ -305,10 +308,10 @@ static void forward(Run *run, int64_t rank, Own *own) {
     const Model *model = run->model;
     int64_t width = model->width, all = run->rows * width, places = run->rows / model->texts;
     for (int64_t row = 0; row < run->rows; row++) {
-        int64_t place = places > 1 ? row : 0, text = row - place;
+        int64_t place = row % places, text = row / places;
         float *turns = own->turns + place * model->head_size;
         int64_t position = run->position + place;
-        embed(model, run->recent + text * (model->ngram + AHEAD) + place, position,
+        embed(model, run->recent + text * run->stride + place, position,
               own->embedded + row * width);
         if (model->frequencies && !text)
             for (int64_t i = 0; i < model->head_size / 2; i++) {
@@ -364,7 +367,7 @@ static int64_t speak(Run *run, Own *own, int64_t text, int64_t row) {
             scores[i] = (float)model->soft_cap * tanhf(scores[i] / (float)model->soft_cap);
     int64_t place = run->done * model->texts + text;
     int64_t token = choose(choice, scores, seen, run->uniforms[place], own->order);
-    int64_t *recent = run->recent + text * (model->ngram + AHEAD);
+    int64_t *recent = run->recent + text * run->stride;
     memmove(recent, recent + 1, (model->ngram - 1) * sizeof *recent);
     run->chosen[place] = token;
     recent[model->ngram - 1] = token < 0 ? 0 : token;
@@ -373,19 +376,25 @@ static int64_t speak(Run *run, Own *own, int64_t text, int64_t row) {
     return token;
 }
 
+/* Rows of a pass that has so many tokens of each text to read before the newest. */
+static int64_t next_rows(const Model *model, int64_t reads) {
+    int64_t most = model->texts < READ ? READ / model->texts : 1;
+    return model->texts * (reads > most ? most : reads ? reads : 1);
+}
+
 /* What follows a pass that only read: the next one reads on. */
 static void read_on(Run *run) {
-    run->reads -= run->rows, run->position += run->rows, run->recent += run->rows;
-    run->rows = run->reads > READ ? READ : run->reads ? run->reads : 1;
-    run->began = nanoseconds();
+    int64_t places = run->rows / run->model->texts;
+    run->reads -= places, run->position += places, run->recent += places;
+    run->rows = next_rows(run->model, run->reads);
+    if (!run->reads) run->read = nanoseconds() - run->read;
 }
 
 /* What follows another: the choices, and what the next pass reads. */
 static void say(Run *run, Own *own) {
     const Model *model = run->model;
-    int64_t *guessed = run->recent + model->ngram, said = -1, now = nanoseconds();
-    if (run->guesses) took(run->guesses, run->rows - 1, now - run->began);
-    run->began = now;
+    int64_t *guessed = run->recent + model->ngram, said = -1;
+    if (run->guesses && run->began) took(run->guesses, run->rows - 1, nanoseconds() - run->began);
     for (int64_t text = 0; text < model->texts; text++) said = speak(run, own, text, text);
     run->done++, run->position++;
     for (int64_t row = 1; row < run->rows - model->texts + 1; row++) {
@@ -400,12 +409,12 @@ static void say(Run *run, Own *own) {
         /* A guess is only read where the token after it is asked for too, so that it has a place. */
         int64_t most = run->steps - run->done - 1;
         const float *uniforms = run->choice->greedy ? NULL : run->uniforms + run->done;
-        run->rows += guess(run->guesses, uniforms, most < AHEAD ? most : AHEAD,
-                           run->choice->choices, own->mean, guessed, run->edges);
+        run->rows += guess(run->guesses, uniforms, most < AHEAD ? most : AHEAD, guessed, run->edges);
     }
+    run->began = nanoseconds();
 }
 
-static int64_t most_rows(const Model *model) { return model->texts == 1 ? READ : model->texts; }
+static int64_t most_rows(const Model *model) { return next_rows(model, READ); }
 
 typedef struct {
     Run *run;
@@ -427,8 +436,7 @@ static void *work(void *given) {
     own.h = own.embedded + all;
     own.scores = own.h + all;
     own.turns = own.scores + model->slots;
-    own.mean = own.turns + most_rows(model) * model->head_size;
-    own.rounded.units = own.mean + model->vocab;
+    own.rounded.units = own.turns + most_rows(model) * model->head_size;
     own.rounded.halves = (Half *)(own.rounded.units + most_rows(model));
     do {
         forward(run, worker->rank, &own);
@@ -441,10 +449,10 @@ static void *work(void *given) {
     return NULL;
 }
 
-/* Read `reads` tokens of a text alone, the first of which stands at `position`; then the newest token
-   of each text, and choose the next one, `steps` times, with at most `threads` threads. Returns 0, or 1
-   where there is no memory for it. */
-int partwise_run(const Model *model, const Choice *choice, Guesses *guesses, int64_t threads,
+/* Read `reads` tokens of each text, the first of them at `position`; then the newest ones, and choose
+   the next, `steps` times, with at most `threads` threads. Returns for how many nanoseconds it only
+   read, or -1 where there is no memory for it. */
+int64_t partwise_run(const Model *model, const Choice *choice, Guesses *guesses, int64_t threads,
                  int64_t position, int64_t reads, int64_t steps, int64_t *recent,
                  const float *uniforms, int64_t *chosen) {
     int64_t rows = most_rows(model);
@@ -452,20 +460,20 @@ int partwise_run(const Model *model, const Choice *choice, Guesses *guesses, int
     int64_t shared = 2 * joint + 2 * kv + 2 * model->width + 2 * model->inner + model->vocab;
     int64_t longest = model->inner > joint ? model->inner : joint;
     if (longest < model->width) longest = model->width;
-    int64_t numbers = 3 * rows * model->width + model->slots + rows * model->head_size +
-                      model->vocab + rows;
+    int64_t numbers = 3 * rows * model->width + model->slots + rows * model->head_size + rows;
     size_t own = model->vocab * sizeof(Candidate) + numbers * sizeof(float) +
                  rows * longest * sizeof(Half);
     own += -own % sizeof(int64_t);
     float *memory = malloc(rows * shared * sizeof *memory);
     char *privates = malloc(threads * own);
     Worker *workers = calloc(threads, sizeof *workers);
-    int failed = !memory || !workers || !privates;
-    if (!failed) {
+    int64_t read = -1;
+    if (memory && workers && privates) {
         Meeting meeting = {.threads = 1};
         prepare(&meeting);
         Run run = {.model = model, .choice = choice, .guesses = guesses, .position = position,
-                   .steps = steps, .reads = reads, .recent = recent, .uniforms = uniforms,
+                   .steps = steps, .reads = reads, .recent = recent,
+                   .stride = model->ngram + reads + AHEAD, .uniforms = uniforms,
                    .chosen = chosen, .meeting = &meeting};
         run.qkv = memory;
         run.mixed = run.qkv + rows * (joint + 2 * kv);
@@ -481,16 +489,17 @@ int partwise_run(const Model *model, const Choice *choice, Guesses *guesses, int
             if (pthread_create(&next->thread, NULL, work, next)) break;
             meeting.threads++;
         }
-        run.began = nanoseconds();
-        run.rows = reads > READ ? READ : reads ? reads : model->texts;
+        run.rows = next_rows(model, reads);
+        if (reads) run.read = nanoseconds();
         let_pass(&meeting);
         work(&workers[0]);
         for (int64_t rank = 1; rank < meeting.threads; rank++)
             pthread_join(workers[rank].thread, NULL);
         dismiss(&meeting);
+        read = run.read;
     }
     free(memory);
     free(workers);
     free(privates);
-    return failed;
+    return read;
 }

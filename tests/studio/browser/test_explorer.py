@@ -55,6 +55,7 @@ def test_a_head_is_chosen_and_its_rows_add_up(journey: Journey) -> None:
     heads = journey.page.locator("[role=listbox][aria-label*='注意力头']")
     heads.focus()
     journey.page.keyboard.press("End")
+    heads.locator("[role=option]").first.wait_for()
     last = re.compile(rf"{heads.locator('[role=option]').count()}\s*$")
     expect(heads.locator("[aria-selected=true]")).to_have_text(last)
     attention = journey.page.locator("article .attention")

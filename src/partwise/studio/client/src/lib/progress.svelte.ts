@@ -132,23 +132,25 @@ async function send(): Promise<void> {
     }
     return;
   }
+  putBy();
+  const refused = new Set<Left>();
+  let mistake: string | null = null;
   // What comes meanwhile is sent too; an entry is unsaved until it has arrived, and so is a newer one.
   for (const [name] of unsaved) {
     const body = unsaved.get(name)!;
-    let arrived = true;
+    if (refused.has(body)) break;
     try {
       await post("/api/progress", body);
-      problem = null;
     } catch (error) {
-      arrived = false;
-      problem = sentence(error);
+      mistake = sentence(error);
+      refused.add(body);
     }
     const newest = unsaved.get(name)!;
     unsaved.delete(name);
-    // As the last, so that one that is refused keeps no other from being sent with the next change.
-    if (!arrived || newest !== body) unsaved.set(name, newest);
-    if (!arrived) break;
+    // As the last: what is refused is tried again with the next change, after all others.
+    if (refused.has(body) || newest !== body) unsaved.set(name, newest);
   }
+  problem = mistake;
   putBy();
 }
 

@@ -78,6 +78,21 @@ it("sends the newest of a cell last, however slow the server is", { timeout: 30_
   expect(posted.map((one) => one.content)).toEqual(["one", "new", "two"]);
 });
 
+it("sends the others where one is refused", { timeout: 30_000 }, async () => {
+  vi.stubGlobal("fetch", async (_: string, asked: { body: string }) => {
+    const body = JSON.parse(asked.body) as Left;
+    posted.push(body);
+    return new Response("{}", { status: body.cell === "a" ? 507 : 200 });
+  });
+  const { keep, flush, progress } = await page();
+  keep("05", "a", "code", { content: "one" });
+  const sent = flush();
+  keep("05", "b", "code", { content: "two" });
+  await Promise.all([sent, flush()]);
+  expect(posted.map((one) => one.content)).toEqual(["one", "two"]);
+  expect([waiting(), progress.problem === null]).toEqual([["one"], false]);
+});
+
 it("asks again only where something was sent", { timeout: 30_000 }, async () => {
   online = true;
   stored.set(LEFT, JSON.stringify([{ lesson: "05", cell: "a", kind: "code", at: 5 }]));
