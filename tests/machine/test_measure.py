@@ -21,13 +21,14 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_shortest_run_counts_and_the_first_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    runs = iter([1.0, 5.0, 2.0, 3.0])
+    # In turn: the first of each, then three of each.
+    runs = iter([1.0, 0.5, 5.0, 7.0, 2.0, 9.0, 3.0, 8.0])
 
     def work() -> None:
         now[0] += next(runs)
 
     monkeypatch.setattr(measure.time, "perf_counter", lambda: now[0])
-    assert measure._best(work) == 2.0
+    assert measure._shortest(work, work) == [2.0, 7.0]
     assert list(runs) == []
 
 
@@ -51,10 +52,11 @@ def test_it_is_measured_once(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -
         patched.setattr(measure, "version_of", lambda package: "another")
         with pytest.raises(ZeroDivisionError):
             machine.measured()
-    monkeypatch.setattr(measure, "_product", lambda dtype: 2e9)
+    monkeypatch.setattr(measure, "_shortest", lambda *works: [1e-9] * len(works))
+    flops = 2 * measure._ROWS * measure._INNER * measure._COLUMNS / 1e-9
     for damage in (b"", path.read_bytes().replace(b'"threads"', b'"fingers"')):
         path.write_bytes(damage)
-        assert machine.measured().float32_flops == 2e9
+        assert machine.measured().float32_flops == flops
     whole = json.loads(path.read_text(encoding="utf-8"))
     assert whole["value"] == dataclasses.asdict(machine.measured())
 
@@ -86,7 +88,5 @@ def test_a_layer_is_measured_once_for_its_size(
             measure.autocast_ratio(16, 16)
     for path in (own_cache / "machine").iterdir():
         path.write_bytes(b"")
-    monkeypatch.setattr(
-        measure, "_layer", lambda rows, width, dtype: 3.0 if dtype == torch.float32 else 2.0
-    )
+    monkeypatch.setattr(measure, "_shortest", lambda *works: [3.0, 2.0])
     assert measure.autocast_ratio(16, 8) == 1.5

@@ -60,10 +60,12 @@ def measured(*, fresh: bool = False) -> Measured:
     if not fresh:
         with suppress(StorageError, TypeError):
             return Measured(**read_json(path, kind="speed", newest=1)[1])
+    of_float32, of_bfloat16 = _shortest(_product(torch.float32), _product(torch.bfloat16))
+    (of_copy,) = _shortest(_copy())
     found = Measured(
-        float32_flops=_product(torch.float32),
-        bfloat16_flops=_product(torch.bfloat16),
-        memory_bandwidth=_copy(),
+        float32_flops=2 * _ROWS * _INNER * _COLUMNS / of_float32,
+        bfloat16_flops=2 * _ROWS * _INNER * _COLUMNS / of_bfloat16,
+        memory_bandwidth=2 * _COPIED / of_copy,  # each byte is read once and written once
         threads=threads,
     )
     # A cache that cannot be written costs a second next time, and nothing else.
@@ -90,7 +92,10 @@ def autocast_ratio(rows: int, width: int) -> float:
         known = read_json(path, kind="layer", newest=1)[1]
         if isinstance(known, float):
             return known
-    found = _layer(rows, width, torch.float32) / _layer(rows, width, torch.bfloat16)
+    of_float32, of_bfloat16 = _shortest(
+        _layer(rows, width, torch.float32), _layer(rows, width, torch.bfloat16)
+    )
+    found = of_float32 / of_bfloat16
     with suppress(StorageError):
         write_json(path, found, kind="layer", version=1)
     return found
@@ -102,20 +107,18 @@ def memory_of(kind: str, *key: str) -> Path:
     return cache_folder() / "machine" / f"{kind}-{digest}.json"
 
 
-def _product(dtype: "torch.dtype") -> float:
-    """FLOP/s of a linear layer of a small model: 2 rows inner columns a product."""
+def _product(dtype: "torch.dtype") -> "Callable[[], object]":
+    """A linear layer of a small model."""
     import torch
 
     generator = torch.Generator().manual_seed(1)
     inputs = torch.randn(_ROWS, _INNER, generator=generator).to(dtype)
     weights = torch.randn(_COLUMNS, _INNER, generator=generator).to(dtype)
-    with torch.inference_mode():
-        seconds = _best(lambda: torch.nn.functional.linear(inputs, weights))
-    return 2 * _ROWS * _INNER * _COLUMNS / seconds
+    return lambda: torch.nn.functional.linear(inputs, weights)
 
 
-def _layer(rows: int, width: int, dtype: "torch.dtype") -> float:
-    """Seconds of a layer's forward and backward pass under autocast, from float32 to float32."""
+def _layer(rows: int, width: int, dtype: "torch.dtype") -> "Callable[[], object]":
+    """A layer's forward and backward pass under autocast, from float32 to float32."""
     import torch
 
     inputs = torch.ones(rows, width, requires_grad=True)
@@ -127,27 +130,32 @@ def _layer(rows: int, width: int, dtype: "torch.dtype") -> float:
             outputs = torch.nn.functional.linear(inputs, weights)
         torch.autograd.grad(outputs.float(), (inputs, weights), above)
 
-    return _best(work)
+    return work
 
 
-def _copy() -> float:
-    """Bytes a second of a copy that no cache holds: each byte is read once and written once."""
+def _copy() -> "Callable[[], object]":
+    """A copy that no cache holds."""
     import torch
 
     source = torch.ones(_COPIED, dtype=torch.uint8)
     target = torch.empty_like(source)
-    return 2 * _COPIED / _best(lambda: target.copy_(source))
+    return lambda: target.copy_(source)
 
 
-def _best(work: "Callable[[], object]") -> float:
-    """The shortest of at least three runs, after one to warm up (seconds)."""
-    work()
-    shortest = float("inf")
-    runs = 0
-    end = time.perf_counter() + _SECONDS
-    while runs < 3 or time.perf_counter() < end:
-        start = time.perf_counter()
+def _shortest(*works: "Callable[[], object]") -> list[float]:
+    """The shortest of at least three runs of each, after one to warm up (seconds).
+
+    They run in turn: a machine that others slow for a while slows all of them.
+    """
+    for work in works:
         work()
-        shortest = min(shortest, time.perf_counter() - start)
-        runs += 1
+    shortest = [float("inf")] * len(works)
+    rounds = 0
+    end = time.perf_counter() + _SECONDS * len(works)
+    while rounds < 3 or time.perf_counter() < end:
+        for place, work in enumerate(works):
+            start = time.perf_counter()
+            work()
+            shortest[place] = min(shortest[place], time.perf_counter() - start)
+        rounds += 1
     return shortest
