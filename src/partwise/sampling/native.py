@@ -136,8 +136,8 @@ class NativeStep:
         *,
         held: Held = "float32",
     ) -> None:
-        loaded = ctypes.CDLL(str(library))
-        self._run = loaded.partwise_run
+        code = ctypes.CDLL(str(library))
+        self._run = code.partwise_run
         self._run.restype = _INT
         self._run.argtypes = [*[_PLACE] * 3, *[_INT] * 4, *[_PLACE] * 3]
         # Whatever a pointer leads to is kept here for as long as the step is.
@@ -160,7 +160,7 @@ class NativeStep:
         )
         self._model = self._described(model)
         # Whether many tokens are read faster by the step than by the model's own code.
-        self.reads = held != "float32" and bool(_INT.in_dll(loaded, "partwise_reads").value)
+        self.reads = held != "float32" and bool(_INT.in_dll(code, "partwise_reads").value)
         self._guesses = _Guesses()
         # A thread for each megabyte: those of a smaller model would wait for each other.
         share = sum(weight.nbytes for weight in model.parameters()) // (1 << 20)

@@ -86,6 +86,9 @@ typedef struct {
 
 /* --- Threads -------------------------------------------------------------------------------- */
 
+/* Tokens of each text that a pass reads. */
+static int64_t places_of(const Run *run) { return run->rows / run->model->texts; }
+
 static int64_t share(int64_t rows, int64_t rank, int64_t threads) { return rows * rank / threads; }
 
 /* y = x W^T + bias, for this thread's rows of W. */
@@ -252,7 +255,7 @@ static void attend_group(Run *run, Own *own, const Layer *layer, int64_t text, i
                          int64_t place) {
     const Model *model = run->model;
     int64_t n = model->head_size, heads = model->heads, kv = model->kv_heads;
-    int64_t row = text * (run->rows / model->texts) + place, position = run->position + place;
+    int64_t row = text * places_of(run) + place, position = run->position + place;
     const float *turns = own->turns + place * n;
     float *all = run->qkv + row * (heads + 2 * kv) * n;
     float *key = all + (heads + head) * n, *value = key + kv * n;
@@ -273,7 +276,7 @@ static void attend_group(Run *run, Own *own, const Layer *layer, int64_t text, i
 /* The attention of all rows for `own->h`; returns (rows, width). */
 static float *attention(Run *run, int64_t rank, Own *own, const Layer *layer) {
     const Model *model = run->model;
-    int64_t kv = model->kv_heads, places = run->rows / model->texts;
+    int64_t kv = model->kv_heads, places = places_of(run);
     multiply(run, rank, own, &layer->qkv, own->h, run->qkv);
     meet(run->meeting);
     int64_t end = share(model->texts * kv, rank + 1, run->meeting->threads);
@@ -306,7 +309,7 @@ static float *feedforward(Run *run, int64_t rank, Own *own, const Layer *layer) 
 
 static void forward(Run *run, int64_t rank, Own *own) {
     const Model *model = run->model;
-    int64_t width = model->width, all = run->rows * width, places = run->rows / model->texts;
+    int64_t width = model->width, all = run->rows * width, places = places_of(run);
     for (int64_t row = 0; row < run->rows; row++) {
         int64_t place = row % places, text = row / places;
         float *turns = own->turns + place * model->head_size;
@@ -384,7 +387,7 @@ static int64_t next_rows(const Model *model, int64_t reads) {
 
 /* What follows a pass that only read: the next one reads on. */
 static void read_on(Run *run) {
-    int64_t places = run->rows / run->model->texts;
+    int64_t places = places_of(run);
     run->reads -= places, run->position += places, run->recent += places;
     run->rows = next_rows(run->model, run->reads);
     if (!run->reads) run->read = nanoseconds() - run->read;
@@ -397,7 +400,7 @@ static void say(Run *run, Own *own) {
     if (run->guesses && run->began) took(run->guesses, run->rows - 1, nanoseconds() - run->began);
     for (int64_t text = 0; text < model->texts; text++) said = speak(run, own, text, text);
     run->done++, run->position++;
-    for (int64_t row = 1; row < run->rows - model->texts + 1; row++) {
+    for (int64_t row = 1; row <= run->rows - model->texts; row++) {
         int right = said == guessed[row - 1];
         judge(run->guesses, run->edges[row - 1], right);
         if (!right) break;
@@ -453,8 +456,8 @@ static void *work(void *given) {
    the next, `steps` times, with at most `threads` threads. Returns for how many nanoseconds it only
    read, or -1 where there is no memory for it. */
 int64_t partwise_run(const Model *model, const Choice *choice, Guesses *guesses, int64_t threads,
-                 int64_t position, int64_t reads, int64_t steps, int64_t *recent,
-                 const float *uniforms, int64_t *chosen) {
+                     int64_t position, int64_t reads, int64_t steps, int64_t *recent,
+                     const float *uniforms, int64_t *chosen) {
     int64_t rows = most_rows(model);
     int64_t joint = model->heads * model->head_size, kv = model->kv_heads * model->head_size;
     int64_t shared = 2 * joint + 2 * kv + 2 * model->width + 2 * model->inner + model->vocab;

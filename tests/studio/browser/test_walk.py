@@ -1,6 +1,5 @@
 """The course as a learner walks it with a keyboard alone: from the contents to the last quiz."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from partwise.course import catalogue
 from partwise.course.cells import Code, Lesson, Quiz
 from studio.browser.conftest import travelling
 from studio.browser.keyboard import Learner
-from studio.live import PATIENCE, Live, running
+from studio.live import Live, running
 
 # One with an order and its explorer, one with questions that are answered by code; the others are
 # walked by `make test-all`.
@@ -21,17 +20,12 @@ LESSONS = [
 ]
 
 
-def kept(live: Live, lesson: Lesson) -> None:
-    """Wait until every answer has reached the disk: they are sent a moment after they are given."""
+def kept(live: Live, lesson: Lesson) -> bool:
+    """Whether every answer has reached the disk: they are sent a moment after they are given."""
     wanted = {cell.id for cell in lesson.cells if isinstance(cell, Quiz)}
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        cells = live.get("/api/progress")["lessons"].get(lesson.number, {})
-        answers = {id: kinds["quiz"]["state"] for id, kinds in cells.items() if "quiz" in kinds}
-        if {id for id, state in answers.items() if state["right"]} == wanted:
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"kept are {sorted(answers)} of {sorted(wanted)}")
+    cells = live.get("/api/progress")["lessons"].get(lesson.number, {})
+    answers = {id: kinds["quiz"]["state"] for id, kinds in cells.items() if "quiz" in kinds}
+    return {id for id, state in answers.items() if state["right"]} == wanted
 
 
 @pytest.mark.parametrize("number", LESSONS)
@@ -48,7 +42,7 @@ def test_a_lesson_by_keyboard_alone(browser: Any, tiny: Path, tmp_path: Path, nu
         journey.page.get_by_text("这一课完成了").wait_for()
         journey.accessible("all answered")
         missed = sorted(learner.missed)
-        kept(live, lesson)
+        journey.until(lambda: kept(live, lesson), "every answer is kept, and right")
 
     with running(tmp_path, language="zh") as live, travelling(browser, live) as journey:
         page, learner = journey.page, Learner(journey)
